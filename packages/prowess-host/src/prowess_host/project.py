@@ -144,9 +144,9 @@ class Project:
         engine.start()
         key = shared_key(self.settings)
         self.sharing = sharing = ClusterSharing(
-            engine, self.settings, key, self.workers.release, self._answer_other, on_news=self.receive_news
+            engine, self.settings, key, self.workers.admission.release, self._answer_other, on_news=self.receive_news
         )
-        self.workers.results, self.workers.slots = sharing.results, sharing.slots
+        self.workers.results, self.workers.admission.slots = sharing.results, sharing.slots
         sharing.start()
         self.broadcast = sharing.broadcast
         engine.on_change(self._announce_lists)

@@ -19,6 +19,7 @@ from prowess.settings.settings import Settings
 from prowess.worker.heap import LARGE, give_back_soon
 from prowess.worker.link import Frame
 from prowess.worker.messages import CancelHead, FailedHead, Kind, LiveHead, RefusedHead, SecretsHead
+from prowess_host.workers.admission import Admission
 from prowess_host.workers.backoff import BackOff
 from prowess_host.workers.clock import Clock
 from prowess_host.workers.describe import LostImport
@@ -29,14 +30,12 @@ from prowess_host.workers.jobs import (
     NOT_SAID,
     Job,
     Results,
-    Slots,
     Witness,
     answer_busy,
     answer_lost,
     answer_timeout,
     leave_place,
     report_waiting,
-    take_place,
 )
 from prowess_host.workers.lifecycle import State
 from prowess_host.workers.linked import LinkedWorker
@@ -44,7 +43,6 @@ from prowess_host.workers.placement import Placement, Unplaced
 from prowess_host.workers.pool import Pool
 from prowess_host.workers.pools import Pools
 from prowess_host.workers.process import Spawn, WorkerProcess, describe_exit
-from prowess_host.workers.queue import FairQueue
 from prowess_host.workers.timeouts import Timeouts
 from prowess_host.workers.worker import Worker
 
@@ -77,19 +75,16 @@ class Supervisor:
         """The workers, by placement."""
         self._backoff = BackOff(self._now)
         self._timeouts = Timeouts(self.pools, settings.own.host, jobs=self._jobs, on_overdue=self._overdue)
-        self.generations = Generations(self.pools, self._timeouts, self._backoff, on_adopted=self.release)
+        self.admission = Admission(self.pools, settings.own.host, dispatch=self._dispatch, refuse=self._refuse)
+        """The calls that wait for places."""
+        self.generations = Generations(self.pools, self._timeouts, self._backoff, on_adopted=self.admission.release)
         """The versions of the skills in the workers."""
         self._running: dict[Job, Worker] = {}
         self._unplaced: list[Job] = []
         """Jobs whose placement is being prepared."""
-        self._some_wait = False
-        """Whether calls wait for places."""
-        self._releasing = False
         self._number = 0
         self.results: Results | None = None
         """Shared results of other hosts."""
-        self.slots: Slots | None = None
-        """The concurrency limits over all hosts."""
         self.witness: Witness | None = None
         """Records all jobs."""
         self.on_updated: Callable[[str, str], None] = _ignore_updates
@@ -105,14 +100,14 @@ class Supervisor:
             on_frame=self._on_frame,
             on_exit=self._on_exit,
             on_print=self._on_print,
-            on_unbegun=self._take_back,
+            on_unbegun=self._move,
             on_overdue_import=self._answer_import,
             on_preparing=self._on_preparing,
             later=self._timeouts.after,
             placement=placement,
             mark=self.mark,
         )
-        pool.on_room = self._release_soon
+        pool.on_room = self.admission.release_soon
         return pool
 
     def start(self) -> None:
@@ -132,11 +127,12 @@ class Supervisor:
         self._settings = settings.own.host
         self.pools.configure(settings)
         self._timeouts.configure(settings.own.host)
+        self.admission.configure(settings.own.host)
 
     async def close(self) -> None:
         """End all workers and answer the running jobs."""
         self.pools.dismiss_all()
-        for job in (*self._waiting(), *self._unplaced):
+        for job in (*self.admission.waiting(), *self._unplaced):
             if not job.over:
                 self._fail(job, self.pools.own.why_none(), started=False)
         self._unplaced.clear()
@@ -178,11 +174,7 @@ class Supervisor:
         return worker is not None and not worker.process.has_begun(job.number)
 
     def _jobs(self) -> list[Job]:
-        return [*self._waiting(), *self._unplaced, *self._running]
-
-    def _waiting(self) -> list[Job]:
-        """The jobs that wait for a place."""
-        return [job for pool in self.pools for queue in pool.queues.values() for job in queue]
+        return [*self.admission.waiting(), *self._unplaced, *self._running]
 
     def _dispatch(self, job: Job) -> None:
         contract = job.contract
@@ -197,7 +189,7 @@ class Supervisor:
             return
         is_bounded = contract.policies.concurrency is not None
         may_wait = is_bounded or pool.queues or len(worker.jobs) >= pool.few[contract.in_thread]
-        if may_wait and job.place is None and not self._has_place(job, pool, worker):
+        if may_wait and job.place is None and not self.admission.admits(job, pool, worker):
             return
         self._running[job] = worker
         self.generations.give_source(worker, contract.skill)
@@ -230,84 +222,12 @@ class Supervisor:
             if job.contract.skill in skills and not job.over:
                 report_waiting(job, message)
 
-    # Places
-
-    def _has_place(self, job: Job, pool: Pool, worker: Worker) -> bool:
-        """Give a job a place, or let it wait for one. If too many wait, one is refused."""
-        in_thread = job.contract.in_thread
-        others_wait = bool(pool.queues.get(in_thread))
-        is_held_back = others_wait or self._is_held_back(job, worker) or not self._has_room(job)
-        if not is_held_back and in_thread not in pool.queues and len(worker.jobs) < pool.few[in_thread]:
-            return True
-        queue = pool.queue(in_thread=in_thread)
-        places = pool.places(in_thread=in_thread)
-        if not is_held_back and take_place(job, queue, places):
-            return True
-        queue.put(job.path, job, first=job.moves > 0)
-        job.queue = queue
-        self._some_wait = True
-        if queue.running < places:
-            self.release()
-        if len(queue) > self._settings.max_waiting:
-            self._refuse(queue)
-        return False
-
-    def _refuse(self, queue: FairQueue[Job]) -> None:
-        """Refuse the newest job of the client with the most waiting jobs."""
-        waiting, job = len(queue) - 1, queue.shed()
-        seconds = queue.retry_after(self._now())
-        job.queue = None
-        self._finish(job)
-        answer_busy(job, waiting, seconds)
-
-    def _is_held_back(self, job: Job, target: Worker) -> bool:
-        """Whether `concurrency` allows no further call. Workers enforce it too, but for the host a call that waits there has begun."""
-        policies, command = job.contract.policies, job.contract.id
-        if policies.concurrency is None:
-            return False
-        elsewhere = sum(worker.running(command) for worker in self.pools.workers if worker is not target)
-        if elsewhere:
-            return elsewhere + target.running(command) >= policies.concurrency
-        if policies.cache_ttl:  # a cached result needs no slot
-            return False
-        return sum(other.contract.id == command for other in target.jobs.values()) >= policies.concurrency
-
-    def _is_ready(self, job: Job) -> bool:
-        """Whether a waiting job may start once there is a place."""
-        if job.contract.policies.concurrency is None:
-            return True
-        pool = self.pools.pool_for(job.contract)
-        worker = None if isinstance(pool, Unplaced) else pool.worker_for(job.contract)
-        return worker is None or (not self._is_held_back(job, worker) and self._has_room(job))
-
-    def _has_room(self, job: Job) -> bool:
-        """Whether `concurrency` over all hosts allows a job to begin."""
-        return self.slots is None or job.contract.policies.concurrency is None or self.slots.admits(job.contract, job)
-
-    def _release_soon(self) -> None:
-        """Dispatch waiting jobs after this turn of the loop, in which several places may become free."""
-        if self._some_wait and not self._releasing:
-            self._releasing = True
-            self._loop.call_soon(self.release)
-
-    def release(self) -> None:
-        """Dispatch waiting jobs, as far as there are places."""
-        self._releasing = False
-        for pool in self.pools:
-            for in_thread, queue in list(pool.queues.items()):
-                places = pool.places(in_thread=in_thread)
-                while (found := queue.take(places, self._is_ready)) is not None:
-                    job, place = found
-                    job.queue, job.place = None, (queue, place)
-                    self._dispatch(job)
-        self._some_wait = any(queue for pool in self.pools for queue in pool.queues.values())
-
     def _move(self, job: Job) -> None:
         """Give an unbegun job to another worker, within bounds, because the same may happen there."""
         worker = self._running.pop(job)
         worker.drop(job)
         leave_place(job)
-        self._release_soon()
+        self.admission.release_soon()
         self._timeouts.resume_clock(job)  # which stood still if the worker was being prepared
         job.moves += 1
         if job.failure:
@@ -320,33 +240,24 @@ class Supervisor:
         else:
             self._dispatch(job)
 
-    def _take_back(self, job: Job) -> None:
-        """Take a job from its worker."""
-        self._move(job)
-
     def _finish(self, job: Job) -> None:
         """Clean up after a finished job."""
         job.over = True
-        if self.slots is not None and job.contract.policies.concurrency is not None:
-            self.slots.over(job.contract, job)
         if len(job.arguments) >= LARGE:
             give_back_soon()
         worker = self._running.pop(job, None)
-        if self._some_wait:
-            self._release_soon()
-        if job.place is not None:
-            leave_place(job)
-            if worker is not None:
-                worker.pool.calm_down()
-        elif job.queue is not None:
-            job.queue.remove(job.path, job)
-            job.queue = None
+        self.admission.leave(job, worker)
         if worker is not None:
             worker.drop(job)
             if job.number not in worker.withdrawn:
                 worker.process.forget(job.number)
             if worker.state is not State.READY or worker.pool.importers:
                 self._loop.call_soon(worker.pool.check_calls, worker)
+
+    def _refuse(self, job: Job, waiting: int, seconds: int) -> None:
+        """Refuse a job because too many wait already."""
+        self._finish(job)
+        answer_busy(job, waiting, seconds)
 
     def _fail(self, job: Job, reason: str, *, started: bool) -> None:
         self._finish(job)
@@ -441,7 +352,7 @@ class Supervisor:
             self._on_unbegun(worker, frame.number)
         elif kind == Kind.PONG:
             if self._timeouts.on_pong(worker, frame.number):
-                self.release()
+                self.admission.release()
         elif kind == Kind.LINGERING:
             self._timeouts.question(worker)
         elif kind == Kind.READY:
@@ -473,7 +384,7 @@ class Supervisor:
         """Handle UNBEGUN for a withdrawn call, which moves now unless it has moved before."""
         job = worker.jobs.get(number)
         if job is not None:
-            self._take_back(job)
+            self._move(job)
             self._loop.call_soon(worker.pool.check_calls, worker)
         worker.release(number)
 
@@ -542,7 +453,7 @@ class Supervisor:
             job.alone = any(each.skill == job.contract.skill for each in importing)
             job.deaths += (job.alone or not begun) and not worker.process.refusal
             self._move(job)
-        self.release()
+        self.admission.release()
 
     def _answer_import(self, worker: Worker) -> None:
         """Answer the calls that wait for an overdue import."""
