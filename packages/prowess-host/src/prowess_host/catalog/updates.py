@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,7 @@ from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
 from prowess.skills.description import Description
 from prowess.skills.stamps import ABSENT, stamp
+from prowess_host.catalog.attempts import LaterAttempts, repeated
 from prowess_host.catalog.isolated import IsolatedSkills, may_be_in
 from prowess_host.catalog.known import KnownCatalog, described
 from prowess_host.catalog.listing import Listing
@@ -31,7 +33,7 @@ from prowess_host.catalog.manifest import Standing, skills_of
 from prowess_host.catalog.sources import Parts
 from prowess_host.catalog.trust import skill_of
 from prowess_host.catalog.watcher import Watcher
-from prowess_host.workers.describe import LostImport, LostWorker
+from prowess_host.workers.describe import LostWorker
 from prowess_host.workers.generations import KeptSource, Successor
 from prowess_host.workers.placement import Placement, Unplaced
 from prowess_host.workers.process import Spawn, WorkerProcess
@@ -44,11 +46,6 @@ _LOADING: Final = 60.0
 """Seconds, counted while the workers could run, after which the tools are listed without the skills that are still loading."""
 _LONG: Final = 5.0
 """The same, after which a first start looks for saves: one may mend the import that takes so long."""
-_MOST_ATTEMPTS: Final = 3
-"""Workers that are started to describe a save, if they die for another reason than an import."""
-_PAUSES: Final = (5.0, 20.0, 80.0, 320.0)
-"""Seconds before each further attempt to describe what could not be described. A save starts over. The last pause repeats while
-the host is behind as a whole: then nothing else would end that."""
 _SOON: Final = 0.5
 """Seconds after which a worker starts, even if no client has asked for tools."""
 
@@ -108,10 +105,7 @@ class CatalogUpdates:
         self._warn(settings)
         self._one_at_a_time = asyncio.Lock()
         self._background: set[asyncio.Task[None]] = set()
-        self._retry: asyncio.TimerHandle | None = None
-        """The timer of the next attempt to describe what could not be described."""
-        self._attempts = 0
-        """The number of such attempts since the last save."""
+        self._later = LaterAttempts(lambda: self._in_background(self._try_again()))
         self._is_behind = False
         """Whether the last attempt to describe what has changed failed as a whole."""
         self._missed: set[str] = set()
@@ -239,8 +233,7 @@ class CatalogUpdates:
         """Wait until the manifest is saved, up to this many seconds."""
         self._watcher.stop()
         self._isolated.close()
-        if self._retry is not None:
-            self._retry.cancel()
+        self._later.cancel()
         for task in self._background:
             task.cancel()
         await self._known.kept(seconds)
@@ -320,7 +313,8 @@ class CatalogUpdates:
     async def _describe_isolated(self, placement: Placement, skills: Collection[str]) -> None:
         """Describe skills in their placement, adopt the description, and send new calls there."""
         is_package = placement.limits is not None and placement.limits.package
-        successor = await self._next_of(placement, None if is_package else skills)
+        described = partial(self._generations.next_of, placement, None if is_package else skills)
+        successor = await repeated(described, imports=False)
         await self._listed.wait()
         async with self._one_at_a_time:
             # The description names one version of each file, so these would seem to be made from that of the others.
@@ -332,23 +326,12 @@ class CatalogUpdates:
             self._known.hold_sources(self._kept)
             self._generations.adopt(successor, self._kept)
 
-    async def _next_of(self, placement: Placement, skills: Collection[str] | None) -> Successor:
-        for _ in range(1, _MOST_ATTEMPTS):
-            try:
-                return await self._generations.next_of(placement, skills)
-            except LostImport as error:
-                if not error.killed:
-                    raise
-            except LostWorker:  # killed from outside: no save will follow, so try again now
-                pass
-        return await self._generations.next_of(placement, skills)
-
     def _isolated_changed(self) -> None:
         """Publish after an environment is ready or has failed."""
         if self._publishes:
             self._adopt_known()
         self.supervisor.placed()
-        if self._isolated.lost and self._retry is None:
+        if self._isolated.lost and not self._later.is_planned:
             self._retry_later()
 
     def _begin_to_publish(self) -> None:
@@ -380,22 +363,15 @@ class CatalogUpdates:
     async def _renew(self, anew: Collection[str] = ()) -> None:
         """Start a new generation after a save, if it can be described. It describes the skills in `anew` in any case."""
         async with self._one_at_a_time:
-            for attempt in range(1, _MOST_ATTEMPTS + 1):
-                try:
-                    await self._next_generation(anew)
-                except LostWorker as error:  # killed from outside: no save will follow, so try again now
-                    if attempt == _MOST_ATTEMPTS:
-                        self._fall_behind(str(error))
-                except (SettingsError, ChildProcessError) as error:
-                    self._fall_behind(str(error))
-                    break
-                except Exception as error:  # noqa: BLE001 - without this, the host would notice no later save
-                    _log.exception("the skills could not be described")
-                    self._fall_behind(f"an internal error: {type(error).__name__}: {error}")
-                    break
-                else:
-                    self._is_behind = bool(self._missed)
-                    break
+            try:
+                await repeated(partial(self._next_generation, anew))
+            except (SettingsError, ChildProcessError) as error:
+                self._fall_behind(str(error))
+            except Exception as error:  # noqa: BLE001 - without this, the host would notice no later save
+                _log.exception("the skills could not be described")
+                self._fall_behind(f"an internal error: {type(error).__name__}: {error}")
+            else:
+                self._is_behind = bool(self._missed)
 
     def _fall_behind(self, reason: str) -> None:
         self._is_behind = True
@@ -485,18 +461,17 @@ class CatalogUpdates:
         if not skills:
             return
         fatal = self._known.fatal
-        for attempt in range(1, _MOST_ATTEMPTS + 1):
-            try:
-                if not await self._describe_current(skills):
-                    await self._renew(skills)
-                break
-            except ChildProcessError as error:
-                # Something else may have ended the worker. No save will follow, so try again now.
-                if attempt == _MOST_ATTEMPTS or not isinstance(error, LostWorker):
-                    _log.warning("%s could not be described again: %s", ", ".join(sorted(skills)), error)
-                    self._missed.update(skills)
-                    self._is_behind = True
-                    break
+
+        async def describe() -> None:
+            if not await self._describe_current(skills):
+                await self._renew(skills)
+
+        try:
+            await repeated(describe)
+        except ChildProcessError as error:
+            _log.warning("%s could not be described again: %s", ", ".join(sorted(skills)), error)
+            self._missed.update(skills)
+            self._is_behind = True
         if self._is_behind or self._known.fatal - fatal:
             self._retry_later(anew=True)
 
@@ -519,19 +494,11 @@ class CatalogUpdates:
 
         With `anew`, the pauses start over.
         """
-        if anew:
-            self._attempts = 0
-        if self._retry is not None:
-            self._retry.cancel()
-            self._retry = None
-        is_lost = self._known.fatal or self._isolated.lost
-        if self._is_behind or (is_lost and self._attempts < len(_PAUSES)):
-            pause = _PAUSES[min(self._attempts, len(_PAUSES) - 1)]
-            self._retry = self._loop.call_later(pause, lambda: self._in_background(self._try_again()))
+        is_lost = bool(self._known.fatal or self._isolated.lost)
+        self._later.plan(is_behind=self._is_behind, is_lost=is_lost, anew=anew)
 
     async def _try_again(self) -> None:
-        self._retry = None
-        self._attempts += 1
+        self._later.begin()
         self._isolated.prepare(self._isolated.lost, self._isolated.lost)
         if self._is_behind:  # before anything else: an import may take long
             await self._renew()
@@ -540,7 +507,7 @@ class CatalogUpdates:
             await self._renew(mended)
         elif not self._is_behind:
             await self._describe_again(mended)
-        if self._retry is None:  # otherwise a save has started over
+        if not self._later.is_planned:  # otherwise a save has started over
             self._retry_later()
 
     def _in_background(self, work: Coroutine[None, None, None]) -> None:
