@@ -19,17 +19,16 @@ from prowess.contracts.catalog import Catalog, Failure
 from prowess.contracts.contract import Contract
 from prowess.errors import SettingsError
 from prowess.jsontypes import JsonObject
-from prowess.settings.files import Written
 from prowess.settings.limits import Limits
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
 from prowess.skills.description import Description
-from prowess.skills.stamps import ABSENT, stamp
 from prowess_host.catalog.attempts import LaterAttempts, repeated
 from prowess_host.catalog.isolated import IsolatedSkills, may_be_in
 from prowess_host.catalog.known import KnownCatalog, described
 from prowess_host.catalog.listing import Listing
 from prowess_host.catalog.manifest import Standing, skills_of
+from prowess_host.catalog.saved_settings import SavedSettings
 from prowess_host.catalog.sources import Parts
 from prowess_host.catalog.trust import skill_of
 from prowess_host.catalog.watcher import Watcher
@@ -63,12 +62,10 @@ class CatalogUpdates:
         *,
         spawn: Spawn = WorkerProcess,
     ) -> None:
-        self._paths = paths
-        self._flags = flags
-        self._environ = environ
+        self.saved = SavedSettings(paths, settings, flags, environ)
+        """The settings, as last saved."""
         self._show = show
         self._loop = asyncio.get_running_loop()
-        self.own, self._written, self._all_settings = settings.own, settings.written, settings
         self.supervisor = Supervisor(paths.project_root, settings, flags, spawn)
         self._generations = self.supervisor.generations
         self._generations.on_live = self._compare
@@ -100,9 +97,6 @@ class CatalogUpdates:
         """Skills that have been imported since the start. Losing one of them is reported."""
         self.asked = asyncio.Event()
         """Set when a client has listed or called tools."""
-        self._warned: set[str] = set()
-        """Warnings about the settings that were already given."""
-        self._warn(settings)
         self._one_at_a_time = asyncio.Lock()
         self._background: set[asyncio.Task[None]] = set()
         self._later = LaterAttempts(lambda: self._in_background(self._try_again()))
@@ -124,7 +118,7 @@ class CatalogUpdates:
             await self._start_cold(standing.known)
         self._begin_to_publish()
         self._in_background(self._settle())
-        if not self._settings_are_current() or await self._found_more_isolated():  # saved before the watcher looked
+        if not self.saved.are_current or await self._found_more_isolated():  # saved before the watcher looked
             await self._renew()
         self._retry_later()
         await self._watcher.run()
@@ -136,7 +130,7 @@ class CatalogUpdates:
 
     async def _found_more_isolated(self) -> bool:
         """Whether a plugin has added a folder with skills that have environments of their own."""
-        if set(self.searched) == set(self._paths.skills_dirs):
+        if set(self.searched) == set(self.saved.paths.skills_dirs):
             return False
         before = self._isolated.names
         await self._read_isolated()
@@ -184,7 +178,7 @@ class CatalogUpdates:
 
     async def describe_anew(self) -> Catalog:
         """Describe all skills from their current files, ignoring the manifest. Fails as `Generations.describers` does."""
-        root = self._paths.project_root
+        root = self.saved.paths.project_root
         self._known.isolated = ()
         await self._read_isolated()
         async with self._generations.describers() as ask:
@@ -199,11 +193,6 @@ class CatalogUpdates:
     def environments(self) -> list[str]:
         """One line about each skill with an environment or limits."""
         return self._isolated.in_words()
-
-    @property
-    def settings(self) -> Settings:
-        """The current settings."""
-        return self._all_settings
 
     @property
     def limits(self) -> Mapping[str, Limits]:
@@ -227,7 +216,7 @@ class CatalogUpdates:
     def searched(self) -> tuple[Path, ...]:
         """The folders that are searched for skills."""
         known = map(Path, self._known.description.folders)
-        return tuple(dict.fromkeys((*self._paths.skills_dirs, *known)))
+        return tuple(dict.fromkeys((*self.saved.paths.skills_dirs, *known)))
 
     async def close(self, seconds: float) -> None:
         """Wait until the manifest is saved, up to this many seconds."""
@@ -305,7 +294,7 @@ class CatalogUpdates:
 
     async def _read_isolated(self) -> None:
         """Read which skills have environments or limits of their own. Later workers get this list."""
-        await self._isolated.read(self.searched, self._all_settings, self._paths.project_root)
+        await self._isolated.read(self.searched, self.saved.current, self.saved.paths.project_root)
         self._known.isolated = tuple(sorted(self._isolated.names))
         self._known.limited = frozenset(self._isolated.limits)
         self._isolated.send(self._known.sent(), anew=False)
@@ -345,7 +334,7 @@ class CatalogUpdates:
         if unknown:
             from prowess_host.review.committed import committed  # rare, so not imported at start
 
-            self._known.assume(committed(self._paths.project_root, unknown, self.own.profile))
+            self._known.assume(committed(self.saved.paths.project_root, unknown, self.saved.own.profile))
 
     # Changes
 
@@ -388,11 +377,11 @@ class CatalogUpdates:
             successor = await self._generations.next_generation(known)
             return successor.description
 
-        before = self._written
-        self._configure(self._settings())
+        before = self.saved.current.written
+        self._configure(self.saved.read())
         await self._read_isolated()
         standing = await asyncio.to_thread(self._known.standing)
-        changed = self._written != before
+        changed = self.saved.current.written != before
         loaded = self.supervisor.pools.loaded  # import these again now, so that their next calls are fast
         stale = self._isolated.names.difference(map(skill_of, standing.known - self._known.doubtful))
         self._isolated.prepare(self._isolated.names if changed else stale)
@@ -419,31 +408,11 @@ class CatalogUpdates:
         self._adopt_known()
         self.supervisor.placed()
 
-    def _settings(self) -> Settings:
-        settings = Settings.load(self._paths.project_root, environ=self._environ, flags=self._flags)
-        if _is_emptied(self._written, settings.written):
-            raise SettingsError(f"{self._written.file} is empty; to remove all settings, delete the file")
-        return settings
-
-    def _settings_are_current(self) -> bool:
-        try:
-            return self._settings().written == self._written
-        except SettingsError:
-            return False
-
     def _configure(self, settings: Settings) -> None:
-        self._paths = ConfigPaths.of(settings, self._environ)
-        self._watcher.settings_files = self._paths.settings_files
-        self._warn(settings)
-        self.own, self._written, self._all_settings = settings.own, settings.written, settings
+        self.saved.use(settings)
+        self._watcher.settings_files = self.saved.paths.settings_files
         self.supervisor.configure(settings)
         self._known.configure(settings.own)
-
-    def _warn(self, settings: Settings) -> None:
-        for warning in settings.warnings:
-            if warning not in self._warned:
-                _log.warning("%s", warning)
-        self._warned = set(settings.warnings)
 
     def _compare(self, digests: Mapping[str, str]) -> None:
         """Compare the contracts that a worker has imported with the known ones. The imported ones count."""
@@ -568,7 +537,7 @@ class CatalogUpdates:
 
     def _run_on(self, contract: Contract) -> str:
         """The labels for a command: in the settings by its id, else by a pattern, else from its decorator."""
-        given = self.own.run_on
+        given = self.saved.own.run_on
         if not given:
             return contract.policies.run_on
         found = (labels for pattern, labels in given.items() if fnmatchcase(contract.id, pattern))
@@ -580,10 +549,10 @@ class CatalogUpdates:
 
     def parts(self) -> Parts:
         """The files that workers on other machines need."""
-        description, paths = self._known.description, self._paths
+        description, paths = self._known.description, self.saved.paths
         files = {path for facts in description.skills.values() for path in facts.files}
         secrets = frozenset(map(str, paths.settings_files))
-        return Parts(paths.project_root, self.searched, files, self.own.cluster.files, secrets)
+        return Parts(paths.project_root, self.searched, files, self.saved.own.cluster.files, secrets)
 
     def _source_of(self, skill: str) -> KeptSource | None:
         """The source that a worker imports a skill from."""
@@ -595,11 +564,3 @@ class CatalogUpdates:
         self._watcher.folders = self.searched
         self._listing = listing
         self._show(listing)
-
-
-def _is_emptied(before: Written, now: Written) -> bool:
-    """Whether the settings file is empty, as in the middle of a save. Without its settings, skills would lose their limits."""
-    if not before.text.strip() or now.text.strip():
-        return False
-    seen = stamp(before.file)
-    return now.file == before.file or (seen != ABSENT and not seen.size)
