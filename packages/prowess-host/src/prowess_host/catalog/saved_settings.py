@@ -39,7 +39,6 @@ class SavedSettings:
             raise SettingsError(f"{self.current.written.file} is empty; to remove all settings, delete the file")
         return settings
 
-    @property
     def are_current(self) -> bool:
         """Whether the files are as they were when the settings in use were read."""
         try:

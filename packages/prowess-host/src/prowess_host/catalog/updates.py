@@ -9,13 +9,12 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from prowess.contracts.catalog import Catalog, Failure
+from prowess.contracts.catalog import Catalog
 from prowess.contracts.contract import Contract
 from prowess.errors import SettingsError
 from prowess.jsontypes import JsonObject
@@ -28,12 +27,13 @@ from prowess_host.catalog.isolated import IsolatedSkills, may_be_in
 from prowess_host.catalog.known import KnownCatalog, described
 from prowess_host.catalog.listing import Listing
 from prowess_host.catalog.manifest import Standing, skills_of
+from prowess_host.catalog.published import PublishedCatalog
 from prowess_host.catalog.saved_settings import SavedSettings
 from prowess_host.catalog.sources import Parts
 from prowess_host.catalog.trust import skill_of
 from prowess_host.catalog.watcher import Watcher
 from prowess_host.workers.describe import LostWorker
-from prowess_host.workers.generations import KeptSource, Successor
+from prowess_host.workers.generations import Successor
 from prowess_host.workers.placement import Placement, Unplaced
 from prowess_host.workers.process import Spawn, WorkerProcess
 from prowess_host.workers.supervisor import Supervisor
@@ -64,13 +64,12 @@ class CatalogUpdates:
     ) -> None:
         self.saved = SavedSettings(paths, settings, flags, environ)
         """The settings, as last saved."""
-        self._show = show
+        self._on_listing = show
         self._loop = asyncio.get_running_loop()
         self.supervisor = Supervisor(paths.project_root, settings, flags, spawn)
         self._generations = self.supervisor.generations
         self._generations.on_live = self._compare
         self._known = KnownCatalog(paths, settings.own)
-        self._generations.source_of = self._source_of
         self._generations.hooks = lambda: self._known.sources.hooks
         self._isolated = IsolatedSkills(
             paths.cache_dir,
@@ -78,6 +77,8 @@ class CatalogUpdates:
             report=self.supervisor.report_unplaced,
             on_change=self._isolated_changed,
         )
+        self._published = PublishedCatalog(self._known, self._isolated, self.supervisor.pools, self._show)
+        self._generations.source_of = self._published.source_of
         self.supervisor.pools.placement_of = self._isolated.placement_of
         self.supervisor.pools.share_of = self._isolated.share_of
         self.supervisor.pools.elsewhere = self._elsewhere
@@ -89,12 +90,7 @@ class CatalogUpdates:
         self._watcher = Watcher(
             paths, self._take_save, lambda: {**self._known.files, **self._isolated.files}, self._notice
         )
-        self._listing = Listing.nothing()
         self._recalled: Standing | None = None
-        self._kept: set[str] = set()
-        """Skills that no longer load, and are served from their last good sources if the host has them."""
-        self._proven: set[str] = set()
-        """Skills that have been imported since the start. Losing one of them is reported."""
         self.asked = asyncio.Event()
         """Set when a client has listed or called tools."""
         self._one_at_a_time = asyncio.Lock()
@@ -118,7 +114,7 @@ class CatalogUpdates:
             await self._start_cold(standing.known)
         self._begin_to_publish()
         self._in_background(self._settle())
-        if not self.saved.are_current or await self._found_more_isolated():  # saved before the watcher looked
+        if not self.saved.are_current() or await self._found_more_isolated():  # saved before the watcher looked
             await self._renew()
         self._retry_later()
         await self._watcher.run()
@@ -162,16 +158,16 @@ class CatalogUpdates:
         unknown = self._isolated.names.difference(map(skill_of, known))
         if standing.complete and known == standing.known and not unknown:
             self._isolated.prepare((), build=False)
-            self._publish(Listing(self._known.catalog(), self._known.views()))
+            self._published.publish(Listing(self._known.catalog(), self._known.views()))
             return
-        self._publish(Listing(self._known.catalog(known), self._known.views(), complete=False))
-        if not is_enough(self._listing):
+        self._published.publish(Listing(self._known.catalog(known), self._known.views(), complete=False))
+        if not is_enough(self._published.listing):
             if not standing.complete or known - self._isolated.names != standing.known - self._isolated.names:
                 await self._describe(known | self._isolated.names)
             among = {skill for skill in unknown if may_be_in(skill, command)} or None
             self._isolated.prepare(among or unknown, among, build=builds)
             self._assume_committed()
-            self._adopt_known()
+            self._published.publish_known()
             await self._isolated.settled()
         elif unknown:
             self._isolated.prepare((), build=False)
@@ -231,7 +227,7 @@ class CatalogUpdates:
 
     async def _start_warm(self, known: Collection[str]) -> None:
         """Start with a valid manifest: answer first, start workers and watch files later."""
-        self._publish(Listing(self._known.catalog(), self._known.views()))
+        self._published.publish(Listing(self._known.catalog(), self._known.views()))
         if not self._known.doubtful and not self._isolated.names:
             self.settled.set()
         if self._isolated.names:
@@ -263,7 +259,7 @@ class CatalogUpdates:
         self._watcher.start()
         self.supervisor.start()
         partial = Listing(self._known.catalog(known), self._known.views(), complete=False)
-        self._publish(partial)
+        self._published.publish(partial)
         await asyncio.to_thread(self._known.read_sources, known)
         learning = self._loop.create_task(self._describe(known))
         # retrieves the exception, in case no code awaits the task
@@ -271,20 +267,20 @@ class CatalogUpdates:
         if not await self._generations.within([learning], _LONG):
             self._watcher.poll()
         if not await self._generations.within([learning], _LOADING - _LONG):
-            self._publish(partial.failing(f"the skills take more than {_LOADING:g} s to load"))
+            self._published.publish(partial.failing(f"the skills take more than {_LOADING:g} s to load"))
         try:
             await learning
         except LostWorker:
             await self._renew()  # in a worker without calls: a call may have ended the other one
         except ChildProcessError as error:
             self._is_behind = True
-            self._publish(partial.failing(str(error)))
+            self._published.publish(partial.failing(str(error)))
         else:
-            self._known.hold_sources(self._kept)
+            self._published.keep(self._published.kept)
             self._listed.set()
             await self._generations.within(self._isolated.quick(), _LOADING)
             self._assume_committed()
-            self._adopt_known()
+            self._published.publish_known()
 
     async def _describe(self, known: Collection[str]) -> None:
         async with self._one_at_a_time, self._generations.describers() as ask:
@@ -310,15 +306,15 @@ class CatalogUpdates:
             others = set(map(skill_of, self._known.learn_isolated(successor.description, skills)))
             self._missed |= others - self._isolated.names
             self._isolated.prepare(others & self._isolated.names, others & self._isolated.names)
-            lost = (self._last_good() | self._awaited()).intersection(skills)
-            self._kept = (self._kept - set(skills)) | lost
-            self._known.hold_sources(self._kept)
-            self._generations.adopt(successor, self._kept)
+            published = self._published
+            lost = (published.broken() | published.awaited()).intersection(skills)
+            published.keep((published.kept - set(skills)) | lost)
+            self._generations.adopt(successor, published.kept)
 
     def _isolated_changed(self) -> None:
         """Publish after an environment is ready or has failed."""
         if self._publishes:
-            self._adopt_known()
+            self._published.publish_known()
         self.supervisor.placed()
         if self._isolated.lost and not self._later.is_planned:
             self._retry_later()
@@ -364,7 +360,7 @@ class CatalogUpdates:
 
     def _fall_behind(self, reason: str) -> None:
         self._is_behind = True
-        self._publish(self._listing.failing(f"{reason} (the previous version stays in use)"))
+        self._published.publish(self._published.listing.failing(f"{reason} (the previous version stays in use)"))
 
     async def _next_generation(self, anew: Collection[str]) -> None:
         """Describe what has changed in a new worker, and send calls there."""
@@ -400,12 +396,12 @@ class CatalogUpdates:
     def _adopt(self, successor: Successor) -> None:
         """Send calls to a new generation, and publish what it has described."""
         broken_plugins = self._known.sources.broken_plugins(self._known.description)
-        self._kept = self._last_good() | self._awaited() | broken_plugins
-        self._known.hold_sources(self._kept)
-        self._isolated.leave(self._kept)
-        self._generations.adopt(successor, self._kept)
+        kept = self._published.broken() | self._published.awaited() | broken_plugins
+        self._published.keep(kept)
+        self._isolated.leave(kept)
+        self._generations.adopt(successor, kept)
         self._assume_committed()
-        self._adopt_known()
+        self._published.publish_known()
         self.supervisor.placed()
 
     def _configure(self, settings: Settings) -> None:
@@ -416,8 +412,7 @@ class CatalogUpdates:
 
     def _compare(self, digests: Mapping[str, str]) -> None:
         """Compare the contracts that a worker has imported with the known ones. The imported ones count."""
-        differing = self._known.differing(digests) - self._kept
-        self._proven |= digests.keys() - differing
+        differing = self._published.differing(digests)
         if differing:
             self._in_background(self._describe_again(differing))
 
@@ -449,13 +444,12 @@ class CatalogUpdates:
         async with self._one_at_a_time:
             if self._is_behind:
                 return False
+            kept = self._published.kept
             async with self._generations.describers() as ask:
-                others = {*self._known.description.skills, *self._kept}.difference(skills)
-                await self._known.learn(ask, others, self._kept.difference(skills))
-            lost = self._last_good() & self._proven
-            self._kept |= lost
-            self._known.hold_sources(self._kept)
-            self._adopt_known()
+                others = {*self._known.description.skills, *kept}.difference(skills)
+                await self._known.learn(ask, others, kept.difference(skills))
+            self._published.keep(kept | self._published.lost())
+            self._published.publish_known()
             return True
 
     def _retry_later(self, *, anew: bool = False) -> None:
@@ -472,7 +466,7 @@ class CatalogUpdates:
         if self._is_behind:  # before anything else: an import may take long
             await self._renew()
         mended = await self._generations.importable(self._known.fatal) & self._known.fatal
-        if mended & self._kept:  # a current worker may have imported the last good version
+        if mended & self._published.kept:  # a current worker may have imported the last good version
             await self._renew(mended)
         elif not self._is_behind:
             await self._describe_again(mended)
@@ -488,43 +482,6 @@ class CatalogUpdates:
         self._background.discard(task)
         if not task.cancelled() and task.exception() is not None:
             _log.error("an update of the catalog failed in the background", exc_info=task.exception())
-
-    # The listing
-
-    def _last_good(self) -> set[str]:
-        """Skills that no longer load and stay listed as before, except those that were not allowed."""
-        return self._listing.last_good(self._known.catalog()) - self._known.withheld
-
-    def _awaited(self) -> set[str]:
-        """Listed skills with environments or limits that have no description, because their files were half saved."""
-        listed = {contract.skill for contract in self._listing.catalog.contracts}
-        described = set(map(skill_of, self._known.description.skills))
-        return listed & (self._isolated.names - described)
-
-    def _adopt_known(self) -> None:
-        """Publish the known skills, with the last good version of those that no longer load, and save the manifest."""
-        self._isolated.send(self._known.sent())
-        self._known.unready = self._isolated.failures
-        new = self._explained(self._known.catalog())
-        self._proven |= {contract.skill for contract in new.contracts} & self.supervisor.pools.loaded
-        self._publish(self._listing.replaced(new, self._known.views(), self._kept))
-        self._known.keep()
-
-    def _explained(self, catalog: Catalog) -> Catalog:
-        """The catalog. Each failure of a skill with a last good version says that calls use that version."""
-        sources = self._known.sources
-        gone: dict[str, str] = {}
-        failures: list[Failure] = []
-        for failure in catalog.failures:
-            skill = failure.source.partition(".")[0]
-            if skill in self._kept and sources[skill] is not None:
-                failures.append(replace(failure, reason=f"{failure.reason} (the last good version stays in use)"))
-                continue
-            failures.append(failure)
-            if skill in self._kept:
-                gone[skill] = f"{gone[skill]}; {failure}" if skill in gone else str(failure)
-        self.supervisor.pools.give_up(gone)
-        return Catalog(catalog.contracts, tuple(failures))
 
     def _elsewhere(self, contract: Contract) -> Placement | Unplaced | None:
         """The placement of a command that runs on agents, by the settings or its decorator."""
@@ -554,13 +511,6 @@ class CatalogUpdates:
         secrets = frozenset(map(str, paths.settings_files))
         return Parts(paths.project_root, self.searched, files, self.saved.own.cluster.files, secrets)
 
-    def _source_of(self, skill: str) -> KeptSource | None:
-        """The source that a worker imports a skill from."""
-        self._known.read_sources([skill])
-        good = self._known.sources[skill]
-        return KeptSource(good.head(kept=skill in self._kept), good.body()) if good is not None else None
-
-    def _publish(self, listing: Listing) -> None:
+    def _show(self, listing: Listing) -> None:
         self._watcher.folders = self.searched
-        self._listing = listing
-        self._show(listing)
+        self._on_listing(listing)
