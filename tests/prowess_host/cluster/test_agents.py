@@ -29,7 +29,7 @@ from written import is_there, seen, touch, written
 from prowess.settings.limits import Limits
 from prowess.settings.settings import Settings
 from prowess.skills.discovery import Source
-from prowess_host.catalog.isolated import runs_on
+from prowess_host.catalog.labels import labels_of_skill
 from prowess_host.cli.commands import run
 from prowess_host.cluster import remote
 from prowess_host.cluster.agent import Agent
@@ -376,7 +376,7 @@ def test_skill_that_runs_on_agents_alone_is_known_by_its_text(
     file = tmp_path / "model.py"
     file.write_text("".join(f"{each}\ndef f{number}(): ...\n" for number, each in enumerate(decorators)))
 
-    assert labels == runs_on(Source("model", file, (file,)), Settings.of({"run_on": run_on}).own)
+    assert labels == labels_of_skill(Source("model", file, (file,)), Settings.of({"run_on": run_on}).own)
 
 
 async def until_listed(host: Any, names: set[str]) -> None:

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping
-from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -25,6 +24,7 @@ from prowess.skills.description import Description
 from prowess_host.catalog.attempts import LaterAttempts, repeated
 from prowess_host.catalog.isolated import IsolatedSkills, may_be_in
 from prowess_host.catalog.known import KnownCatalog, described
+from prowess_host.catalog.labels import labels_of_command
 from prowess_host.catalog.listing import Listing
 from prowess_host.catalog.manifest import Standing, skills_of
 from prowess_host.catalog.published import PublishedCatalog
@@ -485,20 +485,12 @@ class CatalogUpdates:
 
     def _elsewhere(self, contract: Contract) -> Placement | Unplaced | None:
         """The placement of a command that runs on agents, by the settings or its decorator."""
-        labels = self._run_on(contract)
+        labels = labels_of_command(contract, self.saved.own)
         if not labels or not self._has_own_process:  # in a debugger, everything runs here
             return None
         if self.supervisor.pools.abroad is None:
             return Unplaced(f"it runs on agents ({labels}), and the project has no cluster: set cluster.url")
         return self._isolated.elsewhere(contract.skill, labels)
-
-    def _run_on(self, contract: Contract) -> str:
-        """The labels for a command: in the settings by its id, else by a pattern, else from its decorator."""
-        given = self.saved.own.run_on
-        if not given:
-            return contract.policies.run_on
-        found = (labels for pattern, labels in given.items() if fnmatchcase(contract.id, pattern))
-        return given.get(contract.id, next(found, contract.policies.run_on))
 
     def retry_on_agents(self) -> None:
         """Try again to describe skills on agents, because one has joined the cluster."""
