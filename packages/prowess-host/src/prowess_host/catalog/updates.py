@@ -258,8 +258,8 @@ class CatalogUpdates:
         self.supervisor.placed()
         self._watcher.start()
         self.supervisor.start()
-        partial = Listing(self._known.catalog(known), self._known.views(), complete=False)
-        self._published.publish(partial)
+        so_far = Listing(self._known.catalog(known), self._known.views(), complete=False)
+        self._published.publish(so_far)
         await asyncio.to_thread(self._known.read_sources, known)
         learning = self._loop.create_task(self._describe(known))
         # retrieves the exception, in case no code awaits the task
@@ -267,14 +267,14 @@ class CatalogUpdates:
         if not await self._generations.within([learning], _LONG):
             self._watcher.poll()
         if not await self._generations.within([learning], _LOADING - _LONG):
-            self._published.publish(partial.failing(f"the skills take more than {_LOADING:g} s to load"))
+            self._published.publish(so_far.failing(f"the skills take more than {_LOADING:g} s to load"))
         try:
             await learning
         except LostWorker:
             await self._renew()  # in a worker without calls: a call may have ended the other one
         except ChildProcessError as error:
             self._is_behind = True
-            self._published.publish(partial.failing(str(error)))
+            self._published.publish(so_far.failing(str(error)))
         else:
             self._published.keep(self._published.kept)
             self._listed.set()
@@ -298,8 +298,8 @@ class CatalogUpdates:
     async def _describe_isolated(self, placement: Placement, skills: Collection[str]) -> None:
         """Describe skills in their placement, adopt the description, and send new calls there."""
         is_package = placement.limits is not None and placement.limits.package
-        described = partial(self._generations.next_of, placement, None if is_package else skills)
-        successor = await repeated(described, imports=False)
+        describe = partial(self._generations.next_of, placement, None if is_package else skills)
+        successor = await repeated(describe, imports=False)
         await self._listed.wait()
         async with self._one_at_a_time:
             # The description names one version of each file, so these would seem to be made from that of the others.

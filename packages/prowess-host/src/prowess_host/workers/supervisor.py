@@ -1,6 +1,7 @@
 """Chooses the worker for each call, and moves or fails the calls of a worker that stalls, leaves or dies.
 
 The entrance to this room. A call is a sequence of bytes and a callback, independent of the client's protocol.
+`pools` has the workers by placement, `admission` the calls that wait, and `generations` the versions of the skills.
 """
 
 from __future__ import annotations
