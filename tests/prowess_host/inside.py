@@ -88,7 +88,7 @@ class Inside(Client):
         """
         while True:
             pid = await self.worker()
-            [worker] = self.project.workers._pool.workers  # noqa: SLF001 - nothing else tells whether it has to end
+            [worker] = self.project.workers.pools.own.workers
             answer = await self.call(name, **arguments)
             assert answer["_meta"]["prowess/kind"] == "timeout"
             await until(lambda worker=worker: worker.state is State.GONE or not worker.may_linger)

@@ -30,7 +30,7 @@ from prowess_host.protocol.identity import Server
 from prowess_host.stdio import StdioHost
 from prowess_host.transports import stdio as wire_module
 from prowess_host.transports.claim import Claim
-from prowess_host.workers import supervisor as supervisor_module
+from prowess_host.workers import generations as generations_module
 
 SAY = "@skill_command\ndef say(text: str = '') -> str:\n    return text\n"
 
@@ -133,7 +133,7 @@ async def test_skills_that_take_long_to_load_do_not_hold_up_the_list(tmp_path: P
 async def test_skills_that_load_on_a_busy_machine_are_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Only time in which their worker could run counts."""
     monkeypatch.setattr(learning_module, "_LOADING", 0.1)
-    monkeypatch.setattr(supervisor_module, "_SLOWEST", 1e6)
+    monkeypatch.setattr(generations_module, "_SLOWEST", 1e6)
     checked, usable = 0, 0.0
 
     def measured(*_: object) -> float:

@@ -15,12 +15,12 @@ from patience import PATIENCE
 from piped import Client, make_project, replace_worker, until, write_skill
 
 from prowess.settings.limits import Limits
-from prowess_host.catalog import updates
+from prowess_host.catalog import attempts, updates
 from prowess_host.catalog.listing import DIAGNOSTICS
 from prowess_host.catalog.updates import CatalogUpdates
 from prowess_host.confinement.confine import system
 from prowess_host.workers.describe import LostWorker
-from prowess_host.workers.supervisor import Successor
+from prowess_host.workers.generations import Successor
 
 ONE = """
     @skill_command
@@ -153,7 +153,7 @@ async def test_skill_that_ends_a_worker_when_it_is_described_again_is_tried_late
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """What was described at a call instead of a save stands like any other."""
-    monkeypatch.setattr(updates, "_PAUSES", (0.0,) * 1000)
+    monkeypatch.setattr(attempts, "_PAUSES", (0.0,) * 1000)
     deadly = tmp_path / "deadly"
     make_project(tmp_path, t=f"if os.path.exists({str(deadly)!r}): os._exit(5)\n{dedent(ONE)}")
     async with inside(tmp_path) as host:
@@ -170,10 +170,10 @@ async def test_host_that_is_behind_tries_again_however_often_that_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Until it works, since nobody saves again."""
-    monkeypatch.setattr(updates, "_PAUSES", (0.0,) * 2)
+    monkeypatch.setattr(attempts, "_PAUSES", (0.0,) * 2)
     async with inside(make_project(tmp_path, t=ONE)) as host:
         assert "one" == await host.text("t_version")
-        losing(monkeypatch, host.project.workers, "next_generation", 20)
+        losing(monkeypatch, host.project.workers.generations, "next_generation", 20)
         write_skill(tmp_path, "t.py", TWO)
         await comes(host, "t_version", "two")
         assert ["t_version"] == await without_faults(host)
@@ -181,10 +181,10 @@ async def test_host_that_is_behind_tries_again_however_often_that_failed(
 
 async def test_host_that_is_behind_waits_for_no_import_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A skill that ended workers is tried again afterwards: that may take minutes."""
-    monkeypatch.setattr(updates, "_PAUSES", (0.0,) * 4)
+    monkeypatch.setattr(attempts, "_PAUSES", (0.0,) * 4)
     async with inside(make_project(tmp_path, t=ONE)) as host:
         assert "one" == await host.text("t_version")
-        workers = host.project.workers
+        workers = host.project.workers.generations
 
         async def hang(_skills: Collection[str]) -> set[str]:
             return await asyncio.Future()
@@ -202,7 +202,7 @@ async def test_settings_count_for_all_skills_although_one_is_described_before_th
     async with inside(make_project(tmp_path, t=ONE, u=ONE)) as host:
         assert ["t_version", "u_version"] == await host.tools()
         await replace_worker(host)
-        losing(monkeypatch, host.project.workers, "next_generation", 3)
+        losing(monkeypatch, host.project.workers.generations, "next_generation", 3)
         (tmp_path / "prowess.toml").write_text('cache_dir = "cache"\nnames = "dotted"\n')
         await until(lambda: "the previous version stays in use" in host.stderr)
         await updates_of(host)._describe_again({"t"})
@@ -211,7 +211,7 @@ async def test_settings_count_for_all_skills_although_one_is_described_before_th
 
 async def test_error_of_ours_costs_no_later_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """And the save itself is taken up again."""
-    monkeypatch.setattr(updates, "_PAUSES", (0.0,) * 1000)
+    monkeypatch.setattr(attempts, "_PAUSES", (0.0,) * 1000)
     async with inside(make_project(tmp_path, t=ONE)) as host:
         assert "one" == await host.text("t_version")
         known, lost = updates_of(host)._known, [True] * 2
@@ -232,7 +232,7 @@ async def test_module_that_a_limited_skill_imports_first_in_its_new_version_coun
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """No worker could describe these; in the description of both, a module has one version."""
-    monkeypatch.setattr(updates, "_PAUSES", (3600.0,))
+    monkeypatch.setattr(attempts, "_PAUSES", (3600.0,))
     body = "from lib import NAME\n@skill_command\ndef name(given: str = NAME) -> str:\n    return given\n"
     (tmp_path / "lib.py").write_text("NAME = 'one'\n")
 
@@ -245,7 +245,7 @@ async def test_module_that_a_limited_skill_imports_first_in_its_new_version_coun
             while ["one", "one"] != await defaults(host):  # noqa: ASYNC110 - another process decides
                 await asyncio.sleep(0.01)
         await replace_worker(host)
-        losing(monkeypatch, host.project.workers, "next_generation", 3)
+        losing(monkeypatch, host.project.workers.generations, "next_generation", 3)
         (tmp_path / "lib.py").write_text("NAME = 'two'\n")
         with fail_after(PATIENCE):
             while ["two", "one"] != await defaults(host):  # noqa: ASYNC110 - as above
@@ -261,10 +261,10 @@ async def test_limited_skill_whose_worker_is_killed_when_it_describes_is_describ
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
 ):
     """At once, and if that does not help, later."""
-    monkeypatch.setattr(updates, "_PAUSES", (0.0,) * 4)
+    monkeypatch.setattr(attempts, "_PAUSES", (0.0,) * 4)
     async with inside(make_project(tmp_path, t=LIMITS + dedent(ONE))) as host:
         assert "one" == await host.text("t_version")
-        losing(monkeypatch, host.project.workers, "next_of", times)
+        losing(monkeypatch, host.project.workers.generations, "next_of", times)
         write_skill(tmp_path, "t.py", LIMITS + dedent(TWO))
         await comes(host, "t_version", "two")
         assert ["t_version"] == await without_faults(host)

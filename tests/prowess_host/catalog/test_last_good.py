@@ -15,10 +15,10 @@ from piped import Client, hosted, make_project, replace_worker, result, until, w
 
 from prowess.skills.description import Description, SkillFacts
 from prowess.skills.stamps import Seen
-from prowess_host.catalog import updates
+from prowess_host.catalog import attempts
 from prowess_host.catalog.sources import Sources
 from prowess_host.workers.describe import LostWorker
-from prowess_host.workers.supervisor import Successor
+from prowess_host.workers.generations import Successor
 
 CHANGED = "notifications/tools/list_changed"
 ONE = """
@@ -49,7 +49,7 @@ async def test_skill_that_ends_workers_when_it_is_described_is_called_in_its_las
     project: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """However often it is tried again: only calls that would import it wait for the next attempt."""
-    monkeypatch.setattr(updates, "_PAUSES", (0.0,) * 4)
+    monkeypatch.setattr(attempts, "_PAUSES", (0.0,) * 4)
     tried = project / "tried"
     async with inside(project) as host:
         assert "one" == await host.text("t_version")
@@ -61,7 +61,7 @@ async def test_skill_that_ends_workers_when_it_is_described_is_called_in_its_las
 
 async def test_skill_that_stops_ending_workers_is_served_without_a_save(project: Path, monkeypatch: pytest.MonkeyPatch):
     """Also if a worker has imported its last good version meanwhile, and so cannot describe the new one."""
-    monkeypatch.setattr(updates, "_PAUSES", (0.0,) * 1000)
+    monkeypatch.setattr(attempts, "_PAUSES", (0.0,) * 1000)
     deadly, tried = project / "deadly", project / "tried"
     deadly.touch()
     async with inside(project) as host:
@@ -78,10 +78,10 @@ async def test_skill_that_stops_ending_workers_is_served_without_a_save(project:
 
 async def test_save_that_no_worker_could_describe_is_described_later(project: Path, monkeypatch: pytest.MonkeyPatch):
     """Something outside ends each worker of the next generation for a while; then nobody saves again."""
-    monkeypatch.setattr(updates, "_PAUSES", (0.0,) * 1000)
+    monkeypatch.setattr(attempts, "_PAUSES", (0.0,) * 1000)
     async with inside(project) as host:
         assert "one" == await host.text("t_version")
-        workers = host.project.workers
+        workers = host.project.workers.generations
         lost = 0
 
         async def lose(known: Collection[str] = ()) -> Successor:
@@ -175,7 +175,7 @@ async def test_a_worker_that_has_imported_a_broken_file_is_given_the_last_good_v
             await replace_worker(host)
             write_skill(project, "t.py", BROKEN)
             with contextlib.suppress(ChildProcessError):  # the worker may be replaced meanwhile, because of the save
-                async with host.project.workers.describers() as ask:
+                async with host.project.workers.generations.describers() as ask:
                     await ask(())
             assert "one" == await host.text("t_version")
             write_skill(project, "t.py", ONE)

@@ -29,7 +29,7 @@ from written import is_there, seen, touch, written
 from prowess.settings.limits import Limits
 from prowess.settings.settings import Settings
 from prowess.skills.discovery import Source
-from prowess_host.catalog.isolated import runs_on
+from prowess_host.catalog.labels import labels_of_skill
 from prowess_host.cli.commands import run
 from prowess_host.cluster import remote
 from prowess_host.cluster.agent import Agent
@@ -151,7 +151,7 @@ async def test_everything_promised_of_a_call_holds_on_an_agent(
         await until(lambda: is_there(other, ".begun"))
         host.cancel(given_up)
         assert "exit code 3" in await host.text("places_crash")
-        pids = [worker.process.pid for pool in host.project.workers._pools.values() for worker in pool.workers]
+        pids = [worker.process.pid for pool in host.project.workers.pools for worker in pool.workers]
         assert "first" == (await host.call("places_where"))["structuredContent"]["word"]
     touch(other, ".go")
     await until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids if pid))
@@ -269,7 +269,7 @@ async def test_agents_of_another_link_version_and_locked_agents_refuse_with_a_re
             return json.dumps(head).encode()
 
         monkeypatch.setattr(remote.RemoteWorker, "_begin_there", smuggle)
-        smuggling = host.project.workers._pool_of(Placement(place="any"))
+        smuggling = host.project.workers.pools.of(Placement(place="any"))
         smuggling.renew()
         assert "first" == (await host.call("places_where"))["structuredContent"]["word"]
         (root / "skills/words.py").write_text("WORD = 'evil'\n")
@@ -376,7 +376,7 @@ def test_skill_that_runs_on_agents_alone_is_known_by_its_text(
     file = tmp_path / "model.py"
     file.write_text("".join(f"{each}\ndef f{number}(): ...\n" for number, each in enumerate(decorators)))
 
-    assert labels == runs_on(Source("model", file, (file,)), Settings.of({"run_on": run_on}).own)
+    assert labels == labels_of_skill(Source("model", file, (file,)), Settings.of({"run_on": run_on}).own)
 
 
 async def until_listed(host: Any, names: set[str]) -> None:

@@ -154,7 +154,7 @@ async def test_code_that_was_lost_or_damaged_on_the_way_is_brought_again(
         assert str(second.cache) in await host.text("jobs_at")
         for blob in (second.cache / "agent/blobs").iterdir():
             blob.write_bytes(b"")
-        host.project.workers._pool_of(next(iter(places(host)))).renew()
+        host.project.workers.pools.of(next(iter(places(host)))).renew()
         assert "ran" in await host.text("jobs_run")
 
 
@@ -164,7 +164,7 @@ async def first_leaves(agent: Agent, host: Any) -> None:
 
 
 def places(host: Any) -> list[Any]:
-    return [placement for placement in host.project.workers._pools if placement.place]
+    return [pool.placement for pool in host.project.workers.pools if pool.placement.place]
 
 
 async def test_more_files_than_fit_into_an_answer_are_brought(

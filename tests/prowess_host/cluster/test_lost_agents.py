@@ -305,7 +305,7 @@ def give_up(host: Inside, agent: Agent) -> None:
     """Let a host believe that an agent has been silent for too long."""
     assert host.project.agents is not None
     host.project.agents._forget_agent(agent.id)
-    for pool in host.project.workers._pools.values():
+    for pool in host.project.workers.pools:
         for worker in pool.workers:
             if isinstance(worker.process, RemoteWorker) and worker.process._agent_id == agent.id:
                 worker.process._lose()

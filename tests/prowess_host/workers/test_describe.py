@@ -28,13 +28,13 @@ async def test_a_worker_that_describes_nothing_is_given_up(tmp_path: Path, monke
     supervisor = Supervisor(root, Settings.load(root, environ={}), {})
     supervisor.start()
     try:
-        (worker,) = supervisor._pool.active
+        (worker,) = supervisor.pools.own.active
         with fail_after(PATIENCE):
             await until(lambda: worker.is_up)
             monkeypatch.setattr(describe, "_LONGEST", 0.2)
             os.kill(worker.process.pid, signal.SIGSTOP)
             with pytest.raises(ChildProcessError, match="did not describe the skills"):
-                await supervisor._described(worker, {"known": []})
-            await until(lambda: worker not in supervisor._pool.workers)
+                await supervisor.generations._described(worker, {"known": []})
+            await until(lambda: worker not in supervisor.pools.own.workers)
     finally:
         await supervisor.close()

@@ -72,7 +72,7 @@ async def test_many_skills_are_described_by_several_workers(tmp_path: Path):
     supervisor = Supervisor(root, Settings.load(root, environ={}), {})
     try:
         with fail_after(PATIENCE):
-            async with supervisor.describers() as ask:
+            async with supervisor.generations.describers() as ask:
                 description = await described(ask, (), root)
         assert NAMES == tuple(description.skills) == description.names
         assert [f"{name}.say" for name in NAMES] == [
@@ -81,9 +81,9 @@ async def test_many_skills_are_described_by_several_workers(tmp_path: Path):
         assert {str(root / "skills" / f"{name}.py") for name in NAMES} <= set(description.texts)
         everyone = [pid for name in NAMES for pid in imports(root, name)]
         assert (COUNT, 2) == (len(everyone), len(set(everyone)))
-        await until(lambda: len(supervisor._pool.workers) == 1)
-        assert supervisor._pool.workers == supervisor._pool.active
-        assert supervisor.loaded < set(NAMES)
+        await until(lambda: len(supervisor.pools.own.workers) == 1)
+        assert supervisor.pools.own.workers == supervisor.pools.own.active
+        assert supervisor.pools.loaded < set(NAMES)
     finally:
         await supervisor.close()
 
@@ -94,7 +94,7 @@ async def test_skills_that_end_their_workers_cost_only_themselves(tmp_path: Path
     supervisor = Supervisor(root, Settings.load(root, environ={}), {})
     try:
         with fail_after(PATIENCE):
-            async with supervisor.describers() as ask:
+            async with supervisor.generations.describers() as ask:
                 description = await described(ask, (), root)
         lost = {name: facts.failures[0].reason for name, facts in description.skills.items() if facts.fatal}
         assert {"s03", "s30"} == set(lost)

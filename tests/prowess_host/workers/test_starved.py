@@ -52,7 +52,7 @@ class Starved(Progress):
 
 def starve(host: Inside) -> tuple[Worker, Starved]:
     """The only worker of a host, which gets no processor from now on."""
-    (worker,) = host.project.workers._pool.active
+    (worker,) = host.project.workers.pools.own.active
     worker.progress = progress = Starved()
     progress.start()
     return worker, progress
@@ -84,7 +84,7 @@ async def test_a_cancelled_call_has_its_grace_although_its_worker_is_starved(tmp
 async def test_the_neighbours_of_a_call_that_does_not_end_have_their_grace_although_they_are_starved(tmp_path: Path):
     async with inside(project(tmp_path)) as host:
         call, neighbour = await begin(host, tmp_path, "one", "two")
-        (worker,) = host.project.workers._pool.active
+        (worker,) = host.project.workers.pools.own.active
         host.cancel(call)
         await until(lambda: worker.state is State.DRAINING)
         worker.progress = progress = Starved()
@@ -101,7 +101,7 @@ async def test_an_answer_that_came_while_the_host_stood_still_is_passed_on(tmp_p
     async with inside(make_project(tmp_path, t=f"{body}\n@skill_command\ndef say() -> None: ...\n")) as host:
         await host.text("t_say")
         answer = host.start_call("t_tell")
-        (worker,) = host.project.workers._pool.active
+        (worker,) = host.project.workers.pools.own.active
         await until(lambda: worker.jobs)
         ((_, job),) = worker.jobs.items()
         latest = time.monotonic() + PATIENCE
@@ -115,12 +115,12 @@ async def test_the_first_list_does_not_wait_for_a_worker_that_never_runs(tmp_pat
     root = project(tmp_path)
     supervisor = Supervisor(root, Settings.load(root, environ={}), {})
     supervisor.start()
-    (worker,) = supervisor._pool.active
+    (worker,) = supervisor.pools.own.active
     worker.progress = Starved()
     never = asyncio.ensure_future(asyncio.Event().wait())
     try:
         with fail_after(PATIENCE):
-            assert not await supervisor.within([never], 0.05)  # type: ignore[list-item]
+            assert not await supervisor.generations.within([never], 0.05)  # type: ignore[list-item]
     finally:
         never.cancel()
         await supervisor.close()

@@ -288,7 +288,7 @@ async def test_a_call_cancelled_while_its_worker_is_blocked_has_its_moment_too(t
         await until(lambda: all(file.exists() for file in started[:2]))
         blocked = host.start_call("t_block_until", gate=str(gate), started=str(started[2]))
         await until(started[2].exists)
-        [worker] = host.project.workers._pool.workers
+        [worker] = host.project.workers.pools.own.workers
         for call in waiting:
             host.cancel(call)
             await until(lambda: worker.questioned and not worker.questions)
@@ -605,7 +605,7 @@ async def test_no_spare_is_left_behind(tmp_path: Path):
     async with inside(project) as host:
         answer = host.start_call("t_hold", gate=str(tmp_path / "gate"), started=str(tmp_path / "started"))
         await until((tmp_path / "started").exists)
-        (worker,) = host.project.workers._pool.active
+        (worker,) = host.project.workers.pools.own.active
         for job in worker.jobs.values():
             job.due -= PATIENCE / 2 + 1  # more than half of its time has passed
         await until(lambda: len(host.workers()) == 2)

@@ -48,12 +48,12 @@ async def test_call_that_is_given_back_is_run_all_the_same(tmp_path: Path) -> No
     supervisor = Supervisor(tmp_path, Settings.load(tmp_path, environ={}), {})
     try:
         with anyio.fail_after(PATIENCE):
-            async with supervisor.describers() as ask:
+            async with supervisor.generations.describers() as ask:
                 (contract,) = (await ask(())).skills["t"].contracts
             told: Any = Told()
             job = Job(contract, b'{"command": "t.say"}', b'{"text": "x"}', told, 30)
             supervisor.submit(job)
-            first, worker = job.number, supervisor._pool.active[0]
+            first, worker = job.number, supervisor.pools.own.active[0]
             supervisor._on_frame(worker, Frame(Kind.UNBEGUN, first, b"", b""))
             assert first != job.number
             assert 1 == job.moves
@@ -69,12 +69,12 @@ async def test_call_that_is_given_back_again_and_again_is_answered_in_the_end(tm
     supervisor = Supervisor(tmp_path, Settings.load(tmp_path, environ={}), {})
     try:
         with anyio.fail_after(PATIENCE):
-            async with supervisor.describers() as ask:
+            async with supervisor.generations.describers() as ask:
                 (contract,) = (await ask(())).skills["t"].contracts
             told: Any = Told()
             job = Job(contract, b'{"command": "t.say"}', b'{"text": "x"}', told, 30)
             supervisor.submit(job)
-            worker = supervisor._pool.active[0]
+            worker = supervisor.pools.own.active[0]
             moves = 0
             while not told.body.done():
                 moves += 1
@@ -105,7 +105,7 @@ async def test_call_that_is_over_before_it_begins_never_begins(tmp_path: Path, e
     settings, file = f"[host]\nstall_limit = 60\nshared_memory = {shared}\n", tmp_path / "note"
     async with inside(make_project(tmp_path, settings, t=NOTED)) as host:
         await host.text("t_say", text="x")
-        [worker] = host.project.workers._pool.active
+        [worker] = host.project.workers.pools.own.active
         os.kill(worker.process.pid, signal.SIGSTOP)
         try:
             await until(lambda: all(thread.stopped for thread in (threads_of(worker.process.pid) or {}).values()))

@@ -144,14 +144,14 @@ class Project:
         engine.start()
         key = shared_key(self.settings)
         self.sharing = sharing = ClusterSharing(
-            engine, self.settings, key, self.workers.release, self._answer_other, on_news=self.receive_news
+            engine, self.settings, key, self.workers.admission.release, self._answer_other, on_news=self.receive_news
         )
-        self.workers.results, self.workers.slots = sharing.results, sharing.slots
+        self.workers.results, self.workers.admission.slots = sharing.results, sharing.slots
         sharing.start()
         self.broadcast = sharing.broadcast
         engine.on_change(self._announce_lists)
-        agents = Agents(engine, lambda: self._updates.settings, self.parts)
-        self.workers.abroad = agents.spawn
+        agents = Agents(engine, lambda: self._updates.saved.current, self.parts)
+        self.workers.pools.abroad = agents.spawn
         agents.on_joined = self._updates.retry_on_agents
         return agents
 
@@ -162,7 +162,7 @@ class Project:
     @property
     def own(self) -> OwnSettings:
         """Prowess's own settings, as last saved."""
-        return self._updates.own
+        return self._updates.saved.own
 
     def _made_recorder(self, client: str, environ: Mapping[str, str]) -> Recorder:
         settings, mark = self.settings, self.workers.mark

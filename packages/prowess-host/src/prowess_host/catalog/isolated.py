@@ -21,6 +21,7 @@ from prowess.settings.limits import Limits
 from prowess.settings.settings import Settings
 from prowess.skills.discovery import Source, needs_of, survey
 from prowess.skills.stamps import Stamp, read, stamp
+from prowess_host.catalog.labels import labels_of_skill
 from prowess_host.catalog.limited import read_limits
 from prowess_host.confinement.grants import Grant, passed_settings
 from prowess_host.workers.placement import OWN, Placement, Unplaced
@@ -28,11 +29,10 @@ from prowess_host.workers.placement import OWN, Placement, Unplaced
 if TYPE_CHECKING:
     from prowess_host.environments.builds import Builds, Needed
 
-__all__ = ["Declarations", "IsolatedSkills", "SkillNeeds", "may_be_in", "read_needs", "runs_on"]
+__all__ = ["Declarations", "IsolatedSkills", "SkillNeeds", "may_be_in", "read_needs"]
 
 _log = logging.getLogger("prowess.host")
 _MENTION: Final = b"# /// script"
-_DECORATORS: Final = ("skill_command", "resource", "prompt")
 _LOOK: Final = 1.0
 """Seconds between two checks that an environment in use still exists."""
 _AGAIN: Final = 30.0
@@ -415,37 +415,9 @@ def _read(
     for skill in {*found.needed, *limited.grants} - broken.keys():
         needed = found.needed.get(skill)
         file = needed.declared.file if needed is not None else settings.sandbox.place
-        place = runs_on(by_name[skill], settings.own) if needed is not None and settings.own.cluster.url else ""
+        place = labels_of_skill(by_name[skill], settings.own) if needed is not None and settings.own.cluster.url else ""
         needs[skill] = SkillNeeds(needed, limited.grants.get(skill), file, place)
     return needs, broken
-
-
-def runs_on(source: Source, own: OwnSettings) -> str:
-    """The labels of the agents that run all commands of a skill, by the settings and its source; empty if some run here."""
-    if any(pattern.startswith(f"{source.name}.") and pattern != f"{source.name}.*" for pattern in own.run_on):
-        return ""
-    for pattern in (f"{source.name}.*", "*"):
-        if pattern in own.run_on:
-            return own.run_on[pattern]
-    import ast  # rare: a skill with an environment in a project with a cluster
-
-    labels: set[str] = set()
-    for file in source.files:
-        try:
-            tree = ast.parse(read(str(file)))
-        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-            return ""
-        functions = (node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
-        for each in (each for function in functions for each in function.decorator_list):
-            name = ast.unparse(each.func if isinstance(each, ast.Call) else each).rpartition(".")[2]
-            if name in _DECORATORS:
-                given = (
-                    [keyword.value for keyword in each.keywords if keyword.arg == "run_on"]
-                    if isinstance(each, ast.Call)
-                    else []
-                )
-                labels.add(given[0].value if given and isinstance(given[0], ast.Constant) else "")  # pyright: ignore[reportArgumentType] - the decorator requires a string
-    return labels.pop() if len(labels) == 1 else ""
 
 
 def read_needs(

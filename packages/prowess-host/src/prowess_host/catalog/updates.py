@@ -9,32 +9,34 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping
-from dataclasses import replace
-from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from prowess.contracts.catalog import Catalog, Failure
+from prowess.contracts.catalog import Catalog
 from prowess.contracts.contract import Contract
 from prowess.errors import SettingsError
 from prowess.jsontypes import JsonObject
-from prowess.settings.files import Written
 from prowess.settings.limits import Limits
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
 from prowess.skills.description import Description
-from prowess.skills.stamps import ABSENT, stamp
+from prowess_host.catalog.attempts import LaterAttempts, repeated
 from prowess_host.catalog.isolated import IsolatedSkills, may_be_in
 from prowess_host.catalog.known import KnownCatalog, described
+from prowess_host.catalog.labels import labels_of_command
 from prowess_host.catalog.listing import Listing
 from prowess_host.catalog.manifest import Standing, skills_of
+from prowess_host.catalog.published import PublishedCatalog
+from prowess_host.catalog.saved_settings import SavedSettings
 from prowess_host.catalog.sources import Parts
 from prowess_host.catalog.trust import skill_of
 from prowess_host.catalog.watcher import Watcher
-from prowess_host.workers.describe import LostImport, LostWorker
+from prowess_host.workers.describe import LostWorker
+from prowess_host.workers.generations import Successor
 from prowess_host.workers.placement import Placement, Unplaced
 from prowess_host.workers.process import Spawn, WorkerProcess
-from prowess_host.workers.supervisor import KeptSource, Successor, Supervisor
+from prowess_host.workers.supervisor import Supervisor
 
 __all__ = ["CatalogUpdates"]
 
@@ -43,11 +45,6 @@ _LOADING: Final = 60.0
 """Seconds, counted while the workers could run, after which the tools are listed without the skills that are still loading."""
 _LONG: Final = 5.0
 """The same, after which a first start looks for saves: one may mend the import that takes so long."""
-_MOST_ATTEMPTS: Final = 3
-"""Workers that are started to describe a save, if they die for another reason than an import."""
-_PAUSES: Final = (5.0, 20.0, 80.0, 320.0)
-"""Seconds before each further attempt to describe what could not be described. A save starts over. The last pause repeats while
-the host is behind as a whole: then nothing else would end that."""
 _SOON: Final = 0.5
 """Seconds after which a worker starts, even if no client has asked for tools."""
 
@@ -65,26 +62,26 @@ class CatalogUpdates:
         *,
         spawn: Spawn = WorkerProcess,
     ) -> None:
-        self._paths = paths
-        self._flags = flags
-        self._environ = environ
-        self._show = show
+        self.saved = SavedSettings(paths, settings, flags, environ)
+        """The settings, as last saved."""
+        self._on_listing = show
         self._loop = asyncio.get_running_loop()
-        self.own, self._written, self._all_settings = settings.own, settings.written, settings
         self.supervisor = Supervisor(paths.project_root, settings, flags, spawn)
-        self.supervisor.on_live = self._compare
+        self._generations = self.supervisor.generations
+        self._generations.on_live = self._compare
         self._known = KnownCatalog(paths, settings.own)
-        self.supervisor.source_of = self._source_of
-        self.supervisor.hooks = lambda: self._known.sources.hooks
+        self._generations.hooks = lambda: self._known.sources.hooks
         self._isolated = IsolatedSkills(
             paths.cache_dir,
             describe=self._describe_isolated,
             report=self.supervisor.report_unplaced,
             on_change=self._isolated_changed,
         )
-        self.supervisor.placement_of = self._isolated.placement_of
-        self.supervisor.share_of = self._isolated.share_of
-        self.supervisor.elsewhere = self._elsewhere
+        self._published = PublishedCatalog(self._known, self._isolated, self.supervisor.pools, self._show)
+        self._generations.source_of = self._published.source_of
+        self.supervisor.pools.placement_of = self._isolated.placement_of
+        self.supervisor.pools.share_of = self._isolated.share_of
+        self.supervisor.pools.elsewhere = self._elsewhere
         self._has_own_process = getattr(spawn, "has_own_process", True)
         self._publishes = False
         """Whether the first listing has been published."""
@@ -93,23 +90,12 @@ class CatalogUpdates:
         self._watcher = Watcher(
             paths, self._take_save, lambda: {**self._known.files, **self._isolated.files}, self._notice
         )
-        self._listing = Listing.nothing()
         self._recalled: Standing | None = None
-        self._kept: set[str] = set()
-        """Skills that no longer load, and are served from their last good sources if the host has them."""
-        self._proven: set[str] = set()
-        """Skills that have been imported since the start. Losing one of them is reported."""
         self.asked = asyncio.Event()
         """Set when a client has listed or called tools."""
-        self._warned: set[str] = set()
-        """Warnings about the settings that were already given."""
-        self._warn(settings)
         self._one_at_a_time = asyncio.Lock()
         self._background: set[asyncio.Task[None]] = set()
-        self._retry: asyncio.TimerHandle | None = None
-        """The timer of the next attempt to describe what could not be described."""
-        self._attempts = 0
-        """The number of such attempts since the last save."""
+        self._later = LaterAttempts(lambda: self._in_background(self._try_again()))
         self._is_behind = False
         """Whether the last attempt to describe what has changed failed as a whole."""
         self._missed: set[str] = set()
@@ -128,7 +114,7 @@ class CatalogUpdates:
             await self._start_cold(standing.known)
         self._begin_to_publish()
         self._in_background(self._settle())
-        if not self._settings_are_current() or await self._found_more_isolated():  # saved before the watcher looked
+        if not self.saved.are_current() or await self._found_more_isolated():  # saved before the watcher looked
             await self._renew()
         self._retry_later()
         await self._watcher.run()
@@ -140,7 +126,7 @@ class CatalogUpdates:
 
     async def _found_more_isolated(self) -> bool:
         """Whether a plugin has added a folder with skills that have environments of their own."""
-        if set(self.searched) == set(self._paths.skills_dirs):
+        if set(self.searched) == set(self.saved.paths.skills_dirs):
             return False
         before = self._isolated.names
         await self._read_isolated()
@@ -160,7 +146,7 @@ class CatalogUpdates:
         return {contract.kind for contract in self._known.catalog().contracts}
 
     async def load(self, is_enough: Callable[[Listing], bool], command: str = "", *, builds: bool = True) -> None:
-        """Describe skills until the listing `is_enough`, without watching files. Fails as `Supervisor.describers` does.
+        """Describe skills until the listing `is_enough`, without watching files. Fails as `Generations.describers` does.
 
         For a `command`, only environments of skills that may contain it are made. Without `builds`, a missing environment
         is a failure of its skills.
@@ -172,26 +158,26 @@ class CatalogUpdates:
         unknown = self._isolated.names.difference(map(skill_of, known))
         if standing.complete and known == standing.known and not unknown:
             self._isolated.prepare((), build=False)
-            self._publish(Listing(self._known.catalog(), self._known.views()))
+            self._published.publish(Listing(self._known.catalog(), self._known.views()))
             return
-        self._publish(Listing(self._known.catalog(known), self._known.views(), complete=False))
-        if not is_enough(self._listing):
+        self._published.publish(Listing(self._known.catalog(known), self._known.views(), complete=False))
+        if not is_enough(self._published.listing):
             if not standing.complete or known - self._isolated.names != standing.known - self._isolated.names:
                 await self._describe(known | self._isolated.names)
             among = {skill for skill in unknown if may_be_in(skill, command)} or None
             self._isolated.prepare(among or unknown, among, build=builds)
             self._assume_committed()
-            self._adopt_known()
+            self._published.publish_known()
             await self._isolated.settled()
         elif unknown:
             self._isolated.prepare((), build=False)
 
     async def describe_anew(self) -> Catalog:
-        """Describe all skills from their current files, ignoring the manifest. Fails as `Supervisor.describers` does."""
-        root = self._paths.project_root
+        """Describe all skills from their current files, ignoring the manifest. Fails as `Generations.describers` does."""
+        root = self.saved.paths.project_root
         self._known.isolated = ()
         await self._read_isolated()
-        async with self.supervisor.describers() as ask:
+        async with self._generations.describers() as ask:
             self._known.begin_anew(await described(ask, (), root))
         self._isolated.send(self._known.sent(), anew=False)
         self._begin_to_publish()
@@ -203,11 +189,6 @@ class CatalogUpdates:
     def environments(self) -> list[str]:
         """One line about each skill with an environment or limits."""
         return self._isolated.in_words()
-
-    @property
-    def settings(self) -> Settings:
-        """The current settings."""
-        return self._all_settings
 
     @property
     def limits(self) -> Mapping[str, Limits]:
@@ -231,14 +212,13 @@ class CatalogUpdates:
     def searched(self) -> tuple[Path, ...]:
         """The folders that are searched for skills."""
         known = map(Path, self._known.description.folders)
-        return tuple(dict.fromkeys((*self._paths.skills_dirs, *known)))
+        return tuple(dict.fromkeys((*self.saved.paths.skills_dirs, *known)))
 
     async def close(self, seconds: float) -> None:
         """Wait until the manifest is saved, up to this many seconds."""
         self._watcher.stop()
         self._isolated.close()
-        if self._retry is not None:
-            self._retry.cancel()
+        self._later.cancel()
         for task in self._background:
             task.cancel()
         await self._known.kept(seconds)
@@ -247,7 +227,7 @@ class CatalogUpdates:
 
     async def _start_warm(self, known: Collection[str]) -> None:
         """Start with a valid manifest: answer first, start workers and watch files later."""
-        self._publish(Listing(self._known.catalog(), self._known.views()))
+        self._published.publish(Listing(self._known.catalog(), self._known.views()))
         if not self._known.doubtful and not self._isolated.names:
             self.settled.set()
         if self._isolated.names:
@@ -278,39 +258,39 @@ class CatalogUpdates:
         self.supervisor.placed()
         self._watcher.start()
         self.supervisor.start()
-        partial = Listing(self._known.catalog(known), self._known.views(), complete=False)
-        self._publish(partial)
+        so_far = Listing(self._known.catalog(known), self._known.views(), complete=False)
+        self._published.publish(so_far)
         await asyncio.to_thread(self._known.read_sources, known)
         learning = self._loop.create_task(self._describe(known))
         # retrieves the exception, in case no code awaits the task
         learning.add_done_callback(lambda done: done.cancelled() or done.exception())
-        if not await self.supervisor.within([learning], _LONG):
+        if not await self._generations.within([learning], _LONG):
             self._watcher.poll()
-        if not await self.supervisor.within([learning], _LOADING - _LONG):
-            self._publish(partial.failing(f"the skills take more than {_LOADING:g} s to load"))
+        if not await self._generations.within([learning], _LOADING - _LONG):
+            self._published.publish(so_far.failing(f"the skills take more than {_LOADING:g} s to load"))
         try:
             await learning
         except LostWorker:
             await self._renew()  # in a worker without calls: a call may have ended the other one
         except ChildProcessError as error:
             self._is_behind = True
-            self._publish(partial.failing(str(error)))
+            self._published.publish(so_far.failing(str(error)))
         else:
-            self._known.hold_sources(self._kept)
+            self._published.keep(self._published.kept)
             self._listed.set()
-            await self.supervisor.within(self._isolated.quick(), _LOADING)
+            await self._generations.within(self._isolated.quick(), _LOADING)
             self._assume_committed()
-            self._adopt_known()
+            self._published.publish_known()
 
     async def _describe(self, known: Collection[str]) -> None:
-        async with self._one_at_a_time, self.supervisor.describers() as ask:
+        async with self._one_at_a_time, self._generations.describers() as ask:
             await self._known.learn(ask, self._isolated.names.union(known))
 
     # Skills with environments or limits of their own
 
     async def _read_isolated(self) -> None:
         """Read which skills have environments or limits of their own. Later workers get this list."""
-        await self._isolated.read(self.searched, self._all_settings, self._paths.project_root)
+        await self._isolated.read(self.searched, self.saved.current, self.saved.paths.project_root)
         self._known.isolated = tuple(sorted(self._isolated.names))
         self._known.limited = frozenset(self._isolated.limits)
         self._isolated.send(self._known.sent(), anew=False)
@@ -318,35 +298,25 @@ class CatalogUpdates:
     async def _describe_isolated(self, placement: Placement, skills: Collection[str]) -> None:
         """Describe skills in their placement, adopt the description, and send new calls there."""
         is_package = placement.limits is not None and placement.limits.package
-        successor = await self._next_of(placement, None if is_package else skills)
+        describe = partial(self._generations.next_of, placement, None if is_package else skills)
+        successor = await repeated(describe, imports=False)
         await self._listed.wait()
         async with self._one_at_a_time:
             # The description names one version of each file, so these would seem to be made from that of the others.
             others = set(map(skill_of, self._known.learn_isolated(successor.description, skills)))
             self._missed |= others - self._isolated.names
             self._isolated.prepare(others & self._isolated.names, others & self._isolated.names)
-            lost = (self._last_good() | self._awaited()).intersection(skills)
-            self._kept = (self._kept - set(skills)) | lost
-            self._known.hold_sources(self._kept)
-            self.supervisor.adopt(successor, self._kept)
-
-    async def _next_of(self, placement: Placement, skills: Collection[str] | None) -> Successor:
-        for _ in range(1, _MOST_ATTEMPTS):
-            try:
-                return await self.supervisor.next_of(placement, skills)
-            except LostImport as error:
-                if not error.killed:
-                    raise
-            except LostWorker:  # killed from outside: no save will follow, so try again now
-                pass
-        return await self.supervisor.next_of(placement, skills)
+            published = self._published
+            lost = (published.broken() | published.awaited()).intersection(skills)
+            published.keep((published.kept - set(skills)) | lost)
+            self._generations.adopt(successor, published.kept)
 
     def _isolated_changed(self) -> None:
         """Publish after an environment is ready or has failed."""
         if self._publishes:
-            self._adopt_known()
+            self._published.publish_known()
         self.supervisor.placed()
-        if self._isolated.lost and self._retry is None:
+        if self._isolated.lost and not self._later.is_planned:
             self._retry_later()
 
     def _begin_to_publish(self) -> None:
@@ -360,7 +330,7 @@ class CatalogUpdates:
         if unknown:
             from prowess_host.review.committed import committed  # rare, so not imported at start
 
-            self._known.assume(committed(self._paths.project_root, unknown, self.own.profile))
+            self._known.assume(committed(self.saved.paths.project_root, unknown, self.saved.own.profile))
 
     # Changes
 
@@ -369,7 +339,7 @@ class CatalogUpdates:
         folders = [str(folder) for folder in self.searched]
         inside = [path for path in changed if any(Path(path).is_relative_to(folder) for folder in folders)]
         of_all = len(inside) < len(changed)  # settings or modules of the project, which any skill may import
-        self.supervisor.give_up_imports(None if of_all else skills_of(inside, folders))
+        self._generations.give_up_imports(None if of_all else skills_of(inside, folders))
 
     async def _take_save(self) -> None:
         await self._renew()
@@ -378,26 +348,19 @@ class CatalogUpdates:
     async def _renew(self, anew: Collection[str] = ()) -> None:
         """Start a new generation after a save, if it can be described. It describes the skills in `anew` in any case."""
         async with self._one_at_a_time:
-            for attempt in range(1, _MOST_ATTEMPTS + 1):
-                try:
-                    await self._next_generation(anew)
-                except LostWorker as error:  # killed from outside: no save will follow, so try again now
-                    if attempt == _MOST_ATTEMPTS:
-                        self._fall_behind(str(error))
-                except (SettingsError, ChildProcessError) as error:
-                    self._fall_behind(str(error))
-                    break
-                except Exception as error:  # noqa: BLE001 - without this, the host would notice no later save
-                    _log.exception("the skills could not be described")
-                    self._fall_behind(f"an internal error: {type(error).__name__}: {error}")
-                    break
-                else:
-                    self._is_behind = bool(self._missed)
-                    break
+            try:
+                await repeated(partial(self._next_generation, anew))
+            except (SettingsError, ChildProcessError) as error:
+                self._fall_behind(str(error))
+            except Exception as error:  # noqa: BLE001 - without this, the host would notice no later save
+                _log.exception("the skills could not be described")
+                self._fall_behind(f"an internal error: {type(error).__name__}: {error}")
+            else:
+                self._is_behind = bool(self._missed)
 
     def _fall_behind(self, reason: str) -> None:
         self._is_behind = True
-        self._publish(self._listing.failing(f"{reason} (the previous version stays in use)"))
+        self._published.publish(self._published.listing.failing(f"{reason} (the previous version stays in use)"))
 
     async def _next_generation(self, anew: Collection[str]) -> None:
         """Describe what has changed in a new worker, and send calls there."""
@@ -406,16 +369,16 @@ class CatalogUpdates:
         async def ask(known: Collection[str]) -> Description:
             nonlocal successor
             if successor is not None:
-                self.supervisor.discard(successor)
-            successor = await self.supervisor.next_generation(known)
+                self._generations.discard(successor)
+            successor = await self._generations.next_generation(known)
             return successor.description
 
-        before = self._written
-        self._configure(self._settings())
+        before = self.saved.current.written
+        self._configure(self.saved.read())
         await self._read_isolated()
         standing = await asyncio.to_thread(self._known.standing)
-        changed = self._written != before
-        loaded = self.supervisor.loaded  # import these again now, so that their next calls are fast
+        changed = self.saved.current.written != before
+        loaded = self.supervisor.pools.loaded  # import these again now, so that their next calls are fast
         stale = self._isolated.names.difference(map(skill_of, standing.known - self._known.doubtful))
         self._isolated.prepare(self._isolated.names if changed else stale)
         missed = {*anew, *self._missed}
@@ -424,7 +387,7 @@ class CatalogUpdates:
             await self._known.learn(ask, known | self._isolated.names)
         except BaseException:
             if successor is not None:
-                self.supervisor.discard(successor)
+                self._generations.discard(successor)
             raise
         assert successor is not None  # noqa: S101 - else nothing was learned
         self._adopt(successor)
@@ -433,44 +396,23 @@ class CatalogUpdates:
     def _adopt(self, successor: Successor) -> None:
         """Send calls to a new generation, and publish what it has described."""
         broken_plugins = self._known.sources.broken_plugins(self._known.description)
-        self._kept = self._last_good() | self._awaited() | broken_plugins
-        self._known.hold_sources(self._kept)
-        self._isolated.leave(self._kept)
-        self.supervisor.adopt(successor, self._kept)
+        kept = self._published.broken() | self._published.awaited() | broken_plugins
+        self._published.keep(kept)
+        self._isolated.leave(kept)
+        self._generations.adopt(successor, kept)
         self._assume_committed()
-        self._adopt_known()
+        self._published.publish_known()
         self.supervisor.placed()
 
-    def _settings(self) -> Settings:
-        settings = Settings.load(self._paths.project_root, environ=self._environ, flags=self._flags)
-        if _is_emptied(self._written, settings.written):
-            raise SettingsError(f"{self._written.file} is empty; to remove all settings, delete the file")
-        return settings
-
-    def _settings_are_current(self) -> bool:
-        try:
-            return self._settings().written == self._written
-        except SettingsError:
-            return False
-
     def _configure(self, settings: Settings) -> None:
-        self._paths = ConfigPaths.of(settings, self._environ)
-        self._watcher.settings_files = self._paths.settings_files
-        self._warn(settings)
-        self.own, self._written, self._all_settings = settings.own, settings.written, settings
+        self.saved.use(settings)
+        self._watcher.settings_files = self.saved.paths.settings_files
         self.supervisor.configure(settings)
         self._known.configure(settings.own)
 
-    def _warn(self, settings: Settings) -> None:
-        for warning in settings.warnings:
-            if warning not in self._warned:
-                _log.warning("%s", warning)
-        self._warned = set(settings.warnings)
-
     def _compare(self, digests: Mapping[str, str]) -> None:
         """Compare the contracts that a worker has imported with the known ones. The imported ones count."""
-        differing = self._known.differing(digests) - self._kept
-        self._proven |= digests.keys() - differing
+        differing = self._published.differing(digests)
         if differing:
             self._in_background(self._describe_again(differing))
 
@@ -483,18 +425,17 @@ class CatalogUpdates:
         if not skills:
             return
         fatal = self._known.fatal
-        for attempt in range(1, _MOST_ATTEMPTS + 1):
-            try:
-                if not await self._describe_current(skills):
-                    await self._renew(skills)
-                break
-            except ChildProcessError as error:
-                # Something else may have ended the worker. No save will follow, so try again now.
-                if attempt == _MOST_ATTEMPTS or not isinstance(error, LostWorker):
-                    _log.warning("%s could not be described again: %s", ", ".join(sorted(skills)), error)
-                    self._missed.update(skills)
-                    self._is_behind = True
-                    break
+
+        async def describe() -> None:
+            if not await self._describe_current(skills):
+                await self._renew(skills)
+
+        try:
+            await repeated(describe)
+        except ChildProcessError as error:
+            _log.warning("%s could not be described again: %s", ", ".join(sorted(skills)), error)
+            self._missed.update(skills)
+            self._is_behind = True
         if self._is_behind or self._known.fatal - fatal:
             self._retry_later(anew=True)
 
@@ -503,13 +444,12 @@ class CatalogUpdates:
         async with self._one_at_a_time:
             if self._is_behind:
                 return False
-            async with self.supervisor.describers() as ask:
-                others = {*self._known.description.skills, *self._kept}.difference(skills)
-                await self._known.learn(ask, others, self._kept.difference(skills))
-            lost = self._last_good() & self._proven
-            self._kept |= lost
-            self._known.hold_sources(self._kept)
-            self._adopt_known()
+            kept = self._published.kept
+            async with self._generations.describers() as ask:
+                others = {*self._known.description.skills, *kept}.difference(skills)
+                await self._known.learn(ask, others, kept.difference(skills))
+            self._published.keep(kept | self._published.lost())
+            self._published.publish_known()
             return True
 
     def _retry_later(self, *, anew: bool = False) -> None:
@@ -517,28 +457,20 @@ class CatalogUpdates:
 
         With `anew`, the pauses start over.
         """
-        if anew:
-            self._attempts = 0
-        if self._retry is not None:
-            self._retry.cancel()
-            self._retry = None
-        is_lost = self._known.fatal or self._isolated.lost
-        if self._is_behind or (is_lost and self._attempts < len(_PAUSES)):
-            pause = _PAUSES[min(self._attempts, len(_PAUSES) - 1)]
-            self._retry = self._loop.call_later(pause, lambda: self._in_background(self._try_again()))
+        is_lost = bool(self._known.fatal or self._isolated.lost)
+        self._later.plan(is_behind=self._is_behind, is_lost=is_lost, anew=anew)
 
     async def _try_again(self) -> None:
-        self._retry = None
-        self._attempts += 1
+        self._later.begin()
         self._isolated.prepare(self._isolated.lost, self._isolated.lost)
         if self._is_behind:  # before anything else: an import may take long
             await self._renew()
-        mended = await self.supervisor.importable(self._known.fatal) & self._known.fatal
-        if mended & self._kept:  # a current worker may have imported the last good version
+        mended = await self._generations.importable(self._known.fatal) & self._known.fatal
+        if mended & self._published.kept:  # a current worker may have imported the last good version
             await self._renew(mended)
         elif not self._is_behind:
             await self._describe_again(mended)
-        if self._retry is None:  # otherwise a save has started over
+        if not self._later.is_planned:  # otherwise a save has started over
             self._retry_later()
 
     def _in_background(self, work: Coroutine[None, None, None]) -> None:
@@ -551,59 +483,14 @@ class CatalogUpdates:
         if not task.cancelled() and task.exception() is not None:
             _log.error("an update of the catalog failed in the background", exc_info=task.exception())
 
-    # The listing
-
-    def _last_good(self) -> set[str]:
-        """Skills that no longer load and stay listed as before, except those that were not allowed."""
-        return self._listing.last_good(self._known.catalog()) - self._known.withheld
-
-    def _awaited(self) -> set[str]:
-        """Listed skills with environments or limits that have no description, because their files were half saved."""
-        listed = {contract.skill for contract in self._listing.catalog.contracts}
-        described = set(map(skill_of, self._known.description.skills))
-        return listed & (self._isolated.names - described)
-
-    def _adopt_known(self) -> None:
-        """Publish the known skills, with the last good version of those that no longer load, and save the manifest."""
-        self._isolated.send(self._known.sent())
-        self._known.unready = self._isolated.failures
-        new = self._explained(self._known.catalog())
-        self._proven |= {contract.skill for contract in new.contracts} & self.supervisor.loaded
-        self._publish(self._listing.replaced(new, self._known.views(), self._kept))
-        self._known.keep()
-
-    def _explained(self, catalog: Catalog) -> Catalog:
-        """The catalog. Each failure of a skill with a last good version says that calls use that version."""
-        sources = self._known.sources
-        gone: dict[str, str] = {}
-        failures: list[Failure] = []
-        for failure in catalog.failures:
-            skill = failure.source.partition(".")[0]
-            if skill in self._kept and sources[skill] is not None:
-                failures.append(replace(failure, reason=f"{failure.reason} (the last good version stays in use)"))
-                continue
-            failures.append(failure)
-            if skill in self._kept:
-                gone[skill] = f"{gone[skill]}; {failure}" if skill in gone else str(failure)
-        self.supervisor.give_up(gone)
-        return Catalog(catalog.contracts, tuple(failures))
-
     def _elsewhere(self, contract: Contract) -> Placement | Unplaced | None:
         """The placement of a command that runs on agents, by the settings or its decorator."""
-        labels = self._run_on(contract)
+        labels = labels_of_command(contract, self.saved.own)
         if not labels or not self._has_own_process:  # in a debugger, everything runs here
             return None
-        if self.supervisor.abroad is None:
+        if self.supervisor.pools.abroad is None:
             return Unplaced(f"it runs on agents ({labels}), and the project has no cluster: set cluster.url")
         return self._isolated.elsewhere(contract.skill, labels)
-
-    def _run_on(self, contract: Contract) -> str:
-        """The labels for a command: in the settings by its id, else by a pattern, else from its decorator."""
-        given = self.own.run_on
-        if not given:
-            return contract.policies.run_on
-        found = (labels for pattern, labels in given.items() if fnmatchcase(contract.id, pattern))
-        return given.get(contract.id, next(found, contract.policies.run_on))
 
     def retry_on_agents(self) -> None:
         """Try again to describe skills on agents, because one has joined the cluster."""
@@ -611,26 +498,11 @@ class CatalogUpdates:
 
     def parts(self) -> Parts:
         """The files that workers on other machines need."""
-        description, paths = self._known.description, self._paths
+        description, paths = self._known.description, self.saved.paths
         files = {path for facts in description.skills.values() for path in facts.files}
         secrets = frozenset(map(str, paths.settings_files))
-        return Parts(paths.project_root, self.searched, files, self.own.cluster.files, secrets)
+        return Parts(paths.project_root, self.searched, files, self.saved.own.cluster.files, secrets)
 
-    def _source_of(self, skill: str) -> KeptSource | None:
-        """The source that a worker imports a skill from."""
-        self._known.read_sources([skill])
-        good = self._known.sources[skill]
-        return KeptSource(good.head(kept=skill in self._kept), good.body()) if good is not None else None
-
-    def _publish(self, listing: Listing) -> None:
+    def _show(self, listing: Listing) -> None:
         self._watcher.folders = self.searched
-        self._listing = listing
-        self._show(listing)
-
-
-def _is_emptied(before: Written, now: Written) -> bool:
-    """Whether the settings file is empty, as in the middle of a save. Without its settings, skills would lose their limits."""
-    if not before.text.strip() or now.text.strip():
-        return False
-    seen = stamp(before.file)
-    return now.file == before.file or (seen != ABSENT and not seen.size)
+        self._on_listing(listing)

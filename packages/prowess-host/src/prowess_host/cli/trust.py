@@ -127,9 +127,9 @@ async def _facts(
     )
     placement = Placement(limits=grant)
     share = {"only": [name], "flags": passed_settings(settings, limits), "written": None}
-    supervisor.share_of = lambda at: {} if at is OWN else share
+    supervisor.pools.share_of = lambda at: {} if at is OWN else share
     try:
-        successor = await supervisor.next_of(placement)
+        successor = await supervisor.generations.next_of(placement)
         skills, folders = successor.description.skills, successor.description.folders
     finally:
         await supervisor.close()

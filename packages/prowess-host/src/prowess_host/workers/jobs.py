@@ -129,7 +129,7 @@ class Slots(Protocol):
     """The concurrency limits of commands, over all hosts."""
 
     def admits(self, contract: Contract, job: object, /) -> bool:
-        """Whether a job may begin now. If not, the supervisor is called when to ask again."""
+        """Whether a job may begin now. If not, `Admission.release` is called when to ask again."""
         ...
 
     def over(self, contract: Contract, job: object, /) -> None:

@@ -10,7 +10,6 @@ import asyncio
 import errno
 import json
 import logging
-import os
 import sys
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
@@ -27,7 +26,7 @@ from prowess.worker.progress import Progress
 from prowess_host.workers.describe import LostImport
 from prowess_host.workers.jobs import Job, leave_place, take_place
 from prowess_host.workers.lifecycle import ENDING, Action, Event, State, step
-from prowess_host.workers.placement import OWN, Placement
+from prowess_host.workers.placement import Placement
 from prowess_host.workers.process import Spawn
 from prowess_host.workers.queue import FairQueue, certain
 from prowess_host.workers.worker import Worker, cause_of_end
@@ -85,14 +84,14 @@ class Pool:
         on_overdue_import: Callable[[Worker], None],
         on_preparing: Callable[[Worker, str], None],
         later: Callable[[Worker, float, Callable[[], None]], None],
-        placement: Placement = OWN,
-        mark: str = "",
+        placement: Placement,
+        mark: str,
     ) -> None:
         self._root = root
         self._flags = dict(flags)
         self._start_process = spawn
         self.placement = placement
-        self.mark = mark or os.urandom(4).hex()
+        self.mark = mark
         """The first part of call ids; the number of the call follows."""
         self.share: Callable[[], BeginHead | Mapping[str, Any]] = dict
         """The head of the first frame to a worker, with its skills."""

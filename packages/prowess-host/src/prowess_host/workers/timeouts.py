@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from prowess.settings.keys import HostSettings
@@ -41,7 +41,7 @@ class Timeouts:
 
     def __init__(
         self,
-        pools: Callable[[], Collection[Pool]],
+        pools: Iterable[Pool],
         host: HostSettings,
         *,
         jobs: Callable[[], Collection[Job]],
@@ -165,7 +165,7 @@ class Timeouts:
             elif not job.over:
                 self._on_overdue(job)
         goes_on, loading = False, 0.0
-        for pool in self._pools():
+        for pool in self._pools:
             for worker in list(pool.workers):
                 if worker.is_watched or worker.state is State.IMPORTING:
                     loads = worker.describes or not worker.is_up
