@@ -118,18 +118,22 @@ def test_a_wrong_icon_is_named(tmp_path: Path, source: str, why: str) -> None:
 @pytest.mark.usefixtures("forked_hosts")
 @pytest.mark.parametrize("wire", WIRES)
 async def test_a_client_is_told_who_serves_and_how(tmp_path: Path, wire: str) -> None:
-    """A wrong icon costs no more than itself. What is written wins over what is generated."""
+    """A wrong icon costs no more than itself. What is written wins over what is generated, which names no deleted skill."""
     (tmp_path / "skills").mkdir()
     (tmp_path / "skills/sums.py").write_text(SKILL)
     project = Project(
         tmp_path,
         flags={"cache_dir": "cache", "identity.name": "calculator", "identity.website_url": "https://example.org"},
     )
+    gone = tmp_path / "skills/gone.py"
+    gone.write_text(SKILL)
     async with serve(project) as client:
         await client.tools()
+    gone.unlink()
     async with serve(project, version=wire) as client:
         told = await client.request("server/discover") if wire == STATELESS else client.host.opened
     assert "- sums: Add two numbers. They may be negative; Subtract one number from another" in told["instructions"]
+    assert "gone" not in told["instructions"]
     info = told["_meta"]["io.modelcontextprotocol/serverInfo"] if wire == STATELESS else told["serverInfo"]
     assert ("calculator", "https://example.org") == (info["name"], info["websiteUrl"])
     project = Project(

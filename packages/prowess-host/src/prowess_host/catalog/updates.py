@@ -204,9 +204,10 @@ class CatalogUpdates:
         await self._isolated.settled(command)
 
     def glance(self) -> Catalog:
-        """The known skills, possibly outdated. Reads nothing but the manifest."""
-        self._known.remember()
-        return self._known.catalog()
+        """The skills of the manifest, possibly outdated, without those whose files are gone."""
+        unchanged, skills = self._recall().known, self._known.description.skills.items()
+        there = (name for name, facts in skills if name in unchanged or not facts.place or Path(facts.place).exists())
+        return self._known.catalog({*there})
 
     @property
     def searched(self) -> tuple[Path, ...]:
