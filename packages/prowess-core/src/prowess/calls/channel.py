@@ -167,6 +167,16 @@ class Call:
         return self.over or self.task.cancelling() > 0 or (self.time is not None and self.time.is_over)
 
     @property
+    def is_overdue(self) -> bool:
+        """Whether the deadline has passed, even if the loop, without a processor, has not noticed yet. Works in any thread."""
+        return self.time is not None and self.loop.time() >= self.time.when
+
+    async def expire(self) -> None:
+        """End an overdue call instead of beginning its command: its caller may know already that the time is up."""
+        cast("Deadline", self.time).scope.cancel()
+        await self.loop.create_future()
+
+    @property
     def on_its_loop(self) -> bool:
         """Whether this runs in the thread of the event loop."""
         return threading.get_ident() == self.thread
