@@ -53,9 +53,12 @@ async def _in_thread(
     """Run in a thread, which is abandoned if the call is cancelled."""
 
     def body() -> Any:
-        if call.is_overdue:  # the thread may have got no processor until now
+        if not call.enter_thread():
             return _EXPIRED
-        return _collected(function(*args, **kwargs), call)
+        try:
+            return _collected(function(*args, **kwargs), call)
+        finally:
+            call.leave_thread()
 
     try:
         value = await (call.place or threads).run(body, late=_discard, label=call.id)

@@ -511,6 +511,8 @@ class Supervisor:
             worker.proven = True
             if frame.kind != Kind.REFUSED or not self._gives_again(worker, job, frame):
                 self._pass_on(job, frame)
+                if frame.kind == Kind.RESULT and job.contract.policies.concurrency is not None and _runs_on(job, frame):
+                    self._timeouts.give_up(worker, job, has_begun=True)
         if worker.withdrawn and frame.kind in LAST:
             worker.release(frame.number)
 
@@ -795,6 +797,11 @@ class Supervisor:
     def discard(self, successor: Successor) -> None:
         """End a successor that is not needed."""
         successor.worker.pool.send(successor.worker, Event.DISCARD)
+
+
+def _runs_on(job: Job, frame: Frame) -> bool:
+    """Whether a call may still run in a thread after its result: its worker has noticed that its time is up."""
+    return job.contract.in_thread and b'"timeout"' in frame.head
 
 
 def _own_placement(_skill: str) -> Placement:
