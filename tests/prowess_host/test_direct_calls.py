@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from prowess import Runtime
 from prowess.calls.channel import Channel
 from prowess.envelopes.envelope import finish, invoke
 from prowess.errors import UnknownCommand
+from prowess_host.direct_calls import Audience, Way, call_payload
 
 SKILL = """
     from typing import Any
@@ -183,3 +185,34 @@ async def test_a_payload_is_what_clients_are_shown(root: Path) -> None:
         assert ("failed", {"a": [1]}) == (failed["_meta"]["prowess/kind"], failed["_meta"]["prowess/data"])
         with pytest.raises(UnknownCommand, match=r"t\.text"):
             await project.payload("t.texd", {})
+
+
+async def test_questions_that_the_command_gives_up_are_withdrawn() -> None:
+    """After the last one, the time of the call runs again."""
+    asked, withdrawn, replies, jobs = list[str](), list[str](), list[Any](), list[Any]()
+
+    async def ask(questions: Any) -> Any:
+        asked.extend(questions)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            withdrawn.extend(questions)
+
+    workers: Any = SimpleNamespace(
+        submit=jobs.append, answer=lambda _, reply: replies.append(reply), cancel=jobs.remove
+    )
+    contract: Any = SimpleNamespace(id="t.asks")
+    calling = asyncio.ensure_future(call_payload(Way(workers, "", 30), contract, {}, Audience(ask=ask)))
+    await until(lambda: jobs)
+    listener = jobs[0].listener
+    listener.questions({"a": {}})
+    listener.questions({"b": {}, "c": {}})
+    await until(lambda: ["a", "b", "c"] == asked)
+    listener.unasked(["a"])
+    await until(lambda: ["a"] == withdrawn)
+    assert not replies
+    listener.unasked(["a", "b", "c"])
+    await until(lambda: ["a", "b", "c"] == withdrawn)
+    assert [{"answers": {}}] == replies
+    listener.result(b"{}", b'{"content":[]}')
+    assert {"content": []} == await calling

@@ -26,6 +26,7 @@ SKILL = '''
 import asyncio
 from pathlib import Path
 
+import anyio
 from prowess import Context, Roots, Sample, SkillError, skill_command
 
 here = Path(__file__).parent
@@ -72,6 +73,20 @@ async def together(ctx: Context) -> str:
     ctx.background()
     one, two = await asyncio.gather(ctx.ask("one", "One?", int), ctx.ask("two", "Two?", int))
     return f"{one.value} {two.value}"
+
+
+@skill_command
+async def impatient(ctx: Context) -> str:
+    """Give up questions in the background."""
+    ctx.background()
+    kept = asyncio.ensure_future(ctx.ask("kept", "Kept?", int))
+    with anyio.move_on_after(0.01):
+        await ctx.ask("first", "First?", int)
+    first = await kept
+    with anyio.move_on_after(0.01):
+        await ctx.ask("second", "Second?", int)
+    last = await ctx.ask("last", "Last?", int)
+    return f"{first.value} {last.value}"
 
 
 @skill_command
@@ -196,6 +211,20 @@ async def test_a_task_waits_until_everything_is_answered(project: Path):
         waiting = await client.request("tasks/get", taskId=task_id)
         assert ("input_required", {"two"}) == (waiting["status"], waiting["inputRequests"].keys())
         await client.request("tasks/update", taskId=task_id, inputResponses={"two": answer})
+        done = await until(client, task_id, status="completed")
+        assert "1 1" == done["result"]["content"][0]["text"]
+
+
+async def test_a_task_does_not_wait_for_answers_that_its_command_has_given_up(project: Path):
+    """Nobody is asked any more, and the other questions are open as before."""
+    async with serve(project, version=STATELESS, capabilities=TAKES_TASKS) as client:
+        task_id = (await raw(client, "jobs_impatient"))["taskId"]
+        answer = {"action": "accept", "content": {"value": 1}}
+        for key in ("kept", "last"):
+            with anyio.fail_after(PATIENCE):
+                while [key] != [*(await until(client, task_id, status="input_required"))["inputRequests"]]:  # noqa: ASYNC110 - another process asks
+                    await anyio.sleep(0.02)
+            await client.request("tasks/update", taskId=task_id, inputResponses={key: answer})
         done = await until(client, task_id, status="completed")
         assert "1 1" == done["result"]["content"][0]["text"]
 

@@ -179,6 +179,31 @@ async def test_the_questions_beside_a_failed_one_are_withdrawn(hosts: Hosts):
         await host.barrier()
 
 
+IMPATIENT = """
+    @skill_command(timeout=1)
+    async def ask(ctx: Context, then: str) -> str:
+        try:
+            await asyncio.wait_for(ctx.ask("one", "One?"), 0.01)
+        except TimeoutError:
+            if then == "block":
+                time.sleep(60)
+        return (await ctx.ask("two", "Two?")).action
+"""
+
+
+async def test_a_question_that_a_command_gives_up_is_withdrawn(tmp_path: Path):
+    """The next answer arrives without it, and the time of the call runs again, even if the command blocks its worker."""
+    capabilities = {"elicitation": {"form": {}}}
+    async with inside(make_project(tmp_path, t=IMPATIENT), capabilities=capabilities) as host:
+        answer = host.start_call("t_ask", then="ask")
+        first, second = await host.question(1), await host.question(2)
+        assert {"requestId": first["id"]} == (await host.noted("notifications/cancelled"))["params"]
+        accept(host, second)
+        assert "accept" == await text(answer)
+        late = await host.call("t_ask", then="block")
+        assert "timeout" == late["_meta"]["prowess/kind"]
+
+
 async def test_cancelling_a_call_withdraws_its_question(hosts: Hosts):
     async with hosts(capabilities=FORMS) as host:
         answer = host.start_call("t_sure")

@@ -450,6 +450,32 @@ async def test_a_slot_that_was_handed_to_a_cancelled_call_goes_on(tmp_path: Path
         assert 2 in order
 
 
+@pytest.mark.parametrize("kind", ["async", "inline", "thread"])
+async def test_a_command_does_not_begin_after_its_deadline(tmp_path: Path, kind: str):
+    """The loop, which got no processor meanwhile, has not noticed yet that the time is up."""
+    runs = []
+
+    async def late() -> str:
+        time.sleep(0.02)  # noqa: ASYNC251 - the loop stands still
+        return "late"
+
+    async def on_loop(given: Annotated[Any, Inject("late")]):
+        runs.append(given)
+
+    def in_thread(given: Annotated[Any, Inject("late")]):
+        runs.append(given)
+
+    command = (
+        skill_command(timeout=0.01)(on_loop)
+        if kind == "async"
+        else skill_command(timeout=0.01, thread=False if kind == "inline" else None)(in_thread)
+    )
+    async with Runtime.open(tmp_path) as runtime:
+        runtime._services.injectables.provide("late", late, lifetime="call")
+        assert "timeout" == (await call(runtime, command)).kind
+    assert not runs
+
+
 async def test_waiting_for_a_slot_counts_as_time(tmp_path: Path):
     """The deadline starts with the call, not with the run."""
     gate = Gate()

@@ -108,6 +108,20 @@ async def test_a_call_that_waits_for_its_turn_can_be_given_back(ends: Ends):
     assert not ends.stream.start(3)
 
 
+async def test_a_cancelled_call_does_not_start(ends: Ends):
+    """Not after it has begun and then waits for its turn, nor if its end has arrived with it, before any thread could read it."""
+    ends.tell(Kind.CALL, 1)
+    ends.tell(Kind.CALL, 2)
+    await ends.until(2)
+    assert ends.stream.start(1)
+    ends.tell(Kind.CANCEL, 1)
+    ends.tell(Kind.CANCEL, 2)
+    assert not ends.stream.start(2)
+    ends.stream.pause(1)
+    assert not ends.stream.start(1)
+    assert (Kind.BEGUN, 1) == (await ends.told())[:2]
+
+
 async def test_imports_and_beats_are_told(ends: Ends):
     ends.stream.note([Importing(1, "one", "/a/\udcff.py")])
     ends.stream.note([])

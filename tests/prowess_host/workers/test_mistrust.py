@@ -163,7 +163,7 @@ def test_what_is_no_json_for_every_client_does_not_pass() -> None:
     assert ["\ufffd", "\U0001f600"] == json.loads(found.head)["data"]
 
 
-@pytest.mark.parametrize("kind", [Kind.REFUSED, Kind.PROGRESS, Kind.LOG, Kind.SECRETS, Kind.URL_DONE])
+@pytest.mark.parametrize("kind", [Kind.REFUSED, Kind.PROGRESS, Kind.LOG, Kind.SECRETS, Kind.UNASKED, Kind.URL_DONE])
 def test_head_without_what_the_host_reads_is_nonsense(kind: Kind) -> None:
     """The call would have no answer."""
     assert said(kind, {}) is None

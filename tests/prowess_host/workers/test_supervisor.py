@@ -665,6 +665,51 @@ async def test_concurrency_is_kept_beside_a_call_that_was_given_up_and_runs_on(t
         assert "beside another one: False" == await host.text("t_hog", log=str(log), seconds=0)
 
 
+LIMITED = """
+    @skill_command(concurrency=1, timeout=0.5)
+    def hog(log: str, gate: str) -> str:
+        first = os.path.exists(log)
+        beside = first and not os.path.exists(gate) and os.path.exists(f"/proc/{open(log).read()}")
+        if not first:
+            open(log, "w").write(str(os.getpid()))
+            while not os.path.exists(gate):
+                time.sleep(0.01)
+        return f"beside another one: {beside}"
+
+    @skill_command
+    async def stay(log: str) -> None:
+        open(log, "w").close()
+        await asyncio.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("ends", ["soon", "never"])
+@pytest.mark.parametrize("ending", ["cancel", "timeout"])
+async def test_concurrency_counts_a_thread_that_is_left_behind(tmp_path: Path, ending: str, ends: str):
+    """Until it ends, or its worker. That the call was answered changes nothing."""
+    log, gate = tmp_path / "log", tmp_path / "gate"
+    settings = f"[host]\ncancel_grace = {60 if ends == 'soon' else 0.1}\ngrace = 1.0\n"
+    body = LIMITED.replace("timeout=0.5", "timeout=60" if ending == "cancel" else "timeout=0.5")
+    async with hosted(make_project(tmp_path, settings, t=body), forked=True) as host:
+        host.start_call("t_stay", log=str(tmp_path / "other"))  # for its sake the worker gets its grace
+        await until((tmp_path / "other").exists)
+        first = host.start_call("t_hog", log=str(log), gate=str(gate))
+        await until(lambda: log.exists() and log.read_text())
+        if ending == "cancel":
+            host.cancel(first)
+        else:
+            assert "timeout" == (await result(first))["_meta"]["prowess/kind"]
+        while True:  # while it waits, its time may be up as well
+            second = host.start_call("t_hog", log=str(log), gate=str(gate))
+            if ends == "soon":
+                await host.barrier()
+                gate.touch()
+            said = await text(second)
+            if "timed out" not in said:
+                break
+        assert "beside another one: False" == said
+
+
 async def test_a_pool_shares_calls_out(tmp_path: Path):
     """Several workers, and what is cached or limited sticks to one of them."""
     async with hosted(make(tmp_path, "[host]\nworkers = 2\n"), forked=True) as host:

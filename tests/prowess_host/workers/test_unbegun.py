@@ -123,3 +123,90 @@ async def test_call_that_is_over_before_it_begins_never_begins(tmp_path: Path, e
         assert not file.exists()
         assert not worker.withdrawn
         assert not worker.slots
+
+
+STOPPED = """
+    import signal
+    from prowess.worker import board, stream
+
+    def stopping(pause):
+        def stop(self, number):
+            if os.path.exists({flag!r}):
+                os.unlink({flag!r})
+                os.kill(os.getpid(), signal.SIGSTOP)
+            pause(self, number)
+        return stop
+
+    for kind in (board.Board, stream.Stream):
+        kind.pause = stopping(kind.pause)
+
+    @skill_command(cache_ttl=60, read_only=True)
+    async def note(file: str) -> None:
+        open(file, "a").close()
+
+    @skill_command
+    def say(text: str) -> str:
+        return text
+"""
+
+
+@pytest.mark.parametrize("shared", ["true", "false"])
+async def test_call_that_is_over_before_it_waits_for_its_turn_never_runs(tmp_path: Path, shared: str) -> None:
+    """Its worker stands still when the call has begun, but before it waits, and the command runs after that."""
+    settings, file, flag = f"[host]\nstall_limit = 60\nshared_memory = {shared}\n", tmp_path / "note", tmp_path / "flag"
+    async with inside(make_project(tmp_path, settings, t=STOPPED.format(flag=str(flag)))) as host:
+        await host.text("t_say", text="x")
+        [worker] = host.project.workers.pools.own.active
+        pid = worker.process.pid
+        flag.touch()
+        call = host.start_call("t_note", file=str(file))
+        await until(lambda: " T " in Path(f"/proc/{pid}/stat").read_text("utf-8"))
+        try:
+            host.cancel(call)
+            await until(lambda: not worker.jobs)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        await until(lambda: not worker.may_linger)
+        assert "x" == await host.text("t_say", text="x")
+        assert not file.exists()
+        assert not worker.withdrawn
+        assert not worker.slots
+
+
+LATE = """
+    import signal
+    from prowess.calls import threads as pool
+
+    def stopping(self, job, worker, perform=pool.Threads._perform):
+        if os.path.exists({flag!r}):
+            os.unlink({flag!r})
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+        return perform(self, job, worker)
+
+    pool.Threads._perform = stopping
+
+    @skill_command(timeout=0.2)
+    def note(file: str) -> None:
+        open(file, "a").close()
+
+    @skill_command
+    def say(text: str) -> str:
+        return text
+"""
+
+
+async def test_sync_call_whose_thread_gets_a_processor_too_late_never_runs(tmp_path: Path) -> None:
+    """The caller has been told that the time is up; the thread goes on before the event loop can stop it."""
+    settings, file, flag = "[host]\nstall_limit = 60\n", tmp_path / "note", tmp_path / "flag"
+    async with inside(make_project(tmp_path, settings, t=LATE.format(flag=str(flag)))) as host:
+        await host.text("t_say", text="x")
+        [worker] = host.project.workers.pools.own.active
+        flag.touch()
+        try:
+            answer = await host.call("t_note", file=str(file))
+        finally:
+            os.kill(worker.process.pid, signal.SIGCONT)
+        assert "timeout" == answer["_meta"]["prowess/kind"]
+        await until(lambda: not worker.may_linger)
+        assert "x" == await host.text("t_say", text="x")
+        assert not file.exists()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Collection, Hashable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -131,7 +131,8 @@ class _Listener:
 
     def __init__(self, audience: Audience) -> None:
         self._audience = audience
-        self._asking: set[asyncio.Task[None]] = set()
+        self._asking: dict[asyncio.Task[None], set[str]] = {}
+        """The open questions by their tasks."""
         self.answer: asyncio.Future[tuple[JsonObject, JsonObject]] = asyncio.get_running_loop().create_future()
 
     def result(self, meta: bytes, body: bytes) -> None:
@@ -150,8 +151,19 @@ class _Listener:
     def questions(self, questions: JsonObject) -> None:
         """Put the questions to the audience; the call waits for the answers."""
         task = asyncio.get_running_loop().create_task(self._ask(questions))
-        self._asking.add(task)
-        task.add_done_callback(self._asking.discard)
+        self._asking[task] = {*questions}
+        task.add_done_callback(self._asked)
+
+    def _asked(self, task: asyncio.Task[None]) -> None:
+        del self._asking[task]
+
+    def unasked(self, keys: Collection[str]) -> None:
+        """Withdraw questions that the call no longer waits for."""
+        gone = [task for task, asked in self._asking.items() if asked <= {*keys}]
+        for task in gone:
+            task.cancel()
+        if gone and len(gone) == len(self._asking):
+            self.reply({"answers": {}})
 
     async def _ask(self, questions: JsonObject) -> None:
         assert self._audience.ask is not None  # noqa: S101 - else nothing would be asked

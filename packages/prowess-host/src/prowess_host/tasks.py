@@ -8,7 +8,7 @@ answer for the tasks of one that is gone.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
@@ -113,6 +113,17 @@ class Task:
         if self._patience is None:
             self._patience = asyncio.get_running_loop().call_later(STATE_LIFETIME, self._unanswered)
         self._change()
+
+    def unasked(self, keys: Collection[str]) -> None:
+        """Drop questions whose answers the command no longer waits for."""
+        gone = self._kinds.keys() & keys
+        for key in gone:
+            del self._kinds[key], self._requests[key]
+            self._answers.pop(key, None)
+        if gone and self._answers.keys() >= self._kinds.keys():
+            self._resume({"answers": self._answers})
+        elif gone:
+            self._change()
 
     def _unanswered(self) -> None:
         keys = ", ".join(map(repr, self._kinds))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
@@ -284,6 +284,19 @@ class ToolCall:
             number, line = self._session.ask_client(self._call, request["method"], request["params"])
             self._asked[number] = key, kind
             self._write(self._call, line)
+
+    def unasked(self, keys: Collection[str]) -> None:
+        """Withdraw questions whose answers the command no longer waits for. Without them, the others may be answered."""
+        if self._task is not None:
+            self._task.unasked(keys)
+            return
+        gone = [question for question, (key, _) in self._asked.items() if key in keys]
+        for question in gone:
+            del self._asked[question]
+            self._write(self._call, self._session.withdraw_question(question))
+        if gone and not self._asked:
+            answers, self._given = self._given, {}
+            self._supervisor.answer(cast("Job", self._job), {"answers": answers})
 
     def url_done(self, key: str) -> None:
         """Notify the client, if its revision has that notification."""

@@ -160,11 +160,49 @@ class Call:
         """Protects these reports."""
         self._waits: set[Any] = set()
         """The tasks that threads of the call wait for."""
+        self._in_threads = 0
+        """The functions of the call that run in threads."""
+        self._at_end: Callable[[], None] | None = None
+        """Called when the last of them has ended, because nobody waits for them."""
 
     @property
     def cancelled(self) -> bool:
         """Whether the caller has stopped waiting. Works in any thread, and before the cancellation arrives."""
         return self.over or self.task.cancelling() > 0 or (self.time is not None and self.time.is_over)
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the deadline has passed, even if the loop, without a processor, has not noticed yet. Works in any thread."""
+        return self.time is not None and self.loop.time() >= self.time.when
+
+    async def expire(self) -> None:
+        """End an overdue call instead of beginning its command: its caller may know already that the time is up."""
+        cast("Deadline", self.time).scope.cancel()
+        await self.loop.create_future()
+
+    def enter_thread(self) -> bool:
+        """In a thread: note that a function begins. Returns `False` if it must not: the call is over, and the thread is late."""
+        with self._lock:
+            if self._at_end is not None or self.is_overdue:
+                return False
+            self._in_threads += 1
+            return True
+
+    def leave_thread(self) -> None:
+        """In a thread: note that the function has ended."""
+        with self._lock:
+            self._in_threads -= 1
+            at_end = None if self._in_threads else self._at_end
+        if at_end is not None:
+            at_end()
+
+    def when_idle(self, then: Callable[[], None]) -> None:
+        """Call `then` when no thread runs a function of the call: a thread that is left behind goes on."""
+        with self._lock:
+            self._at_end = then
+            if self._in_threads:
+                return
+        then()
 
     @property
     def on_its_loop(self) -> bool:

@@ -20,6 +20,8 @@ Run: TypeAlias = Callable[[Call, "list[Any]", "dict[str, Any]"], Awaitable[Any]]
 """Runs a function once with positional and named arguments, and returns its value."""
 _VALUES: Final = frozenset({str, int, float, bool, type(None), dict, list})
 """Types that are certainly values: neither generators nor awaitables."""
+_EXPIRED: Final = object()
+"""What a thread returns instead of running the function of an overdue call."""
 
 
 def runner(style: Style, function: Callable[..., Any], threads: Threads, *, thread: bool) -> Run:
@@ -32,6 +34,8 @@ def runner(style: Style, function: Callable[..., Any], threads: Threads, *, thre
 async def _on_loop(
     function: Callable[..., Any], threads: Threads, call: Call, args: list[Any], kwargs: dict[str, Any]
 ) -> Any:
+    if call.is_overdue:
+        await call.expire()
     try:
         value = function(*args, **kwargs)
         if type(value) is CoroutineType:
@@ -49,10 +53,17 @@ async def _in_thread(
     """Run in a thread, which is abandoned if the call is cancelled."""
 
     def body() -> Any:
-        return _collected(function(*args, **kwargs), call)
+        if not call.enter_thread():
+            return _EXPIRED
+        try:
+            return _collected(function(*args, **kwargs), call)
+        finally:
+            call.leave_thread()
 
     try:
         value = await (call.place or threads).run(body, late=_discard, label=call.id)
+        if value is _EXPIRED:
+            await call.expire()
     except Raised as error:
         raise apart(error) from error
     except asyncio.CancelledError:
@@ -64,6 +75,8 @@ async def _in_thread(
 async def _inline(
     function: Callable[..., Any], threads: Threads, call: Call, args: list[Any], kwargs: dict[str, Any]
 ) -> Any:
+    if call.is_overdue:
+        await call.expire()
     try:
         with stuck():
             value = _collected(function(*args, **kwargs), call)

@@ -75,7 +75,10 @@ def with_deadline(step: Step, seconds: float) -> Step:
 
 
 def with_concurrency(step: Step, most: int) -> Step:
-    """Run at most this many calls at once, on all event loops together; others wait in order."""
+    """Run at most this many calls at once, on all event loops together; others wait in order.
+
+    A call that nobody waits for any more counts until its thread has ended.
+    """
     slots = _Slots(most)
 
     async def run(call: Call) -> Result:
@@ -83,7 +86,7 @@ def with_concurrency(step: Step, most: int) -> Step:
         try:
             return await step(call)
         finally:
-            slots.give_back()
+            call.when_idle(slots.give_back)
 
     return run
 

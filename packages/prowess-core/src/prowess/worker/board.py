@@ -9,7 +9,7 @@ import json
 import mmap
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 __all__ = ["Board", "Importing"]
@@ -60,11 +60,12 @@ class Board:
         self._memory[0] = 1
         time.sleep(_VISIBLE)
 
-    def withdraw(self, numbers: Iterable[int]) -> None:
-        """Host: forbid these calls if they have not begun. Afterwards, `started` is final for them."""
+    def withdraw(self, numbers: Collection[int]) -> None:
+        """Host: forbid these calls if they have not begun, or wait for their turn later. Afterwards, `started` is final for them."""
         for number in numbers:
             self._memory[_WITHDRAWN + self.slot(number)] = 1
-        time.sleep(_VISIBLE)
+        if not all(map(self.started, numbers)):
+            time.sleep(_VISIBLE)
 
     def started(self, number: int) -> bool:
         """Whether the worker may have begun a call."""

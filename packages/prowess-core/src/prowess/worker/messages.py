@@ -34,6 +34,7 @@ __all__ = [
     "RestHead",
     "SecretsHead",
     "SourceHead",
+    "UnaskedHead",
     "UpdatedHead",
     "UrlDoneHead",
     "Wire",
@@ -42,7 +43,7 @@ __all__ = [
     "mismatch",
 ]
 
-VERSION: Final = (1, 2)
+VERSION: Final = (1, 3)
 """The version of the link, major and minor. A change that an older peer cannot ignore raises the major version. Fields and kinds
 that it can ignore raise the minor version."""
 RELEASE: Final = "0.1.0"
@@ -123,6 +124,8 @@ class Kind(IntEnum):
     """head: `KeepHead`; number: that of a FIND whose answer was empty; body: the result, or empty. Since 1.2."""
     BACKGROUND = 41
     """The call continues in the background. From now on, it waits for the answers to QUESTIONS, in both eras."""
+    UNASKED = 44
+    """head: `UnaskedHead`. Since 1.3."""
 
 
 class Hello(TypedDict):
@@ -305,6 +308,12 @@ class UpdatedHead(TypedDict):
     """UPDATED: a resource has changed, and clients may have subscribed to it."""
 
     uri: str
+
+
+class UnaskedHead(TypedDict):
+    """UNASKED: the command no longer waits for the answers to these questions."""
+
+    keys: list[str]
 
 
 class UrlDoneHead(TypedDict):

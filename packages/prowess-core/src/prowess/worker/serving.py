@@ -66,6 +66,7 @@ from prowess.worker.messages import (
     RestHead,
     SecretsHead,
     SourceHead,
+    UnaskedHead,
     UpdatedHead,
     UrlDoneHead,
     hello,
@@ -404,6 +405,11 @@ class LinkServer:
         self.link.send(Kind.QUESTIONS, number, to_json(questions))
         try:
             return await future
+        except BaseException:
+            if self._calls.get(number) not in self._given_up:
+                head: UnaskedHead = {"keys": list(questions)}
+                self.link.send(Kind.UNASKED, number, to_json(head))
+            raise
         finally:
             del waiting[future]
             if not waiting:

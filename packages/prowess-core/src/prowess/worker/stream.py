@@ -25,6 +25,10 @@ from prowess.worker.messages import ImportingHead, Kind, WithdrawHead
 __all__ = ["Stream"]
 
 _CHUNK: Final = 256 * 1024
+_MOST_CHUNKS: Final = 16
+"""Chunks that are read before a call starts, so that a host that keeps sending does not delay it for ever."""
+_LAST: Final = frozenset({Kind.RESULT, Kind.INPUT_REQUIRED, Kind.REFUSED})
+"""The frames that end a call."""
 _HIGH: Final = 64 * 1024
 """Waiting bytes above which progress and logs are held back."""
 
@@ -42,7 +46,13 @@ class Stream:
         self._closing = False
         self._waiting: set[int] = set()
         """Calls that have arrived and not begun."""
+        self._begun: set[int] = set()
+        """Begun calls that the host has not cancelled."""
         self._retired = False
+        self._reading = threading.Lock()
+        self._reader = FrameReader()
+        self._left = False
+        """Whether the last bytes of the host are read."""
         self._loop = asyncio.get_running_loop()
         self.full = False
         """Whether the host reads too slowly, so that progress and logs should wait."""
@@ -62,6 +72,8 @@ class Stream:
     def send(self, kind: Kind, number: int = 0, head: bytes = b"", body: bytes = b"", *, more: bool = False) -> None:  # noqa: ARG002 - nothing is gained by waiting for more
         """Send a frame. Has no effect if the host is gone."""
         self._put(memoryview(encode_frame(kind, number, head, body)))
+        if kind in _LAST:
+            self._begun.discard(number)
 
     def close(self) -> None:
         """Close after the frames that were sent."""
@@ -124,11 +136,11 @@ class Stream:
     # Reading
 
     def _read(self, writer: threading.Thread) -> None:
-        reader = FrameReader()
-        while data := self._received():
-            frames = [frame for frame in reader.feed(data) if self._is_for_the_loop(frame)]
-            if frames:
-                self._call_soon(self._hand_over, frames)
+        readable = select.poll()
+        readable.register(self._sock, select.POLLIN)
+        while not self._left:
+            readable.poll()
+            self._receive()
         with self._changed:
             self._gone = True
             self._unsent.clear()
@@ -137,9 +149,23 @@ class Stream:
         self._sock.close()
         self._call_soon(self._on_lost)
 
-    def _received(self) -> bytes:
+    def _receive(self) -> None:
+        """Handle what has arrived."""
+        with self._reading:
+            for _ in range(_MOST_CHUNKS):
+                if self._left or (data := self._received()) is None:
+                    return
+                self._left = not data
+                frames = [frame for frame in self._reader.feed(data) if self._is_for_the_loop(frame)]
+                if frames:
+                    self._call_soon(self._hand_over, frames)
+
+    def _received(self) -> bytes | None:
+        """The next bytes; `None` if there are none now, and empty at the end."""
         try:
-            return self._sock.recv(_CHUNK)
+            return self._sock.recv(_CHUNK, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return None
         except OSError:
             return b""
 
@@ -168,6 +194,7 @@ class Stream:
                     self._waiting.add(number)
                 elif kind == Kind.CANCEL:
                     self._waiting.discard(number)
+                    self._begun.discard(number)
             return True
         return False
 
@@ -183,16 +210,21 @@ class Stream:
 
     def start(self, number: int) -> bool:
         """Whether this call may start. If so, the host learns of its start even if this process ends at once."""
+        self._receive()  # after a time without a processor, its end may have arrived with it
         with self._changed:
             if number not in self._waiting:
                 return False
             self._waiting.discard(number)
+            self._begun.add(number)
         self._put(memoryview(encode_frame(Kind.BEGUN, number)), wait=True)
         return True
 
     def pause(self, number: int) -> None:
-        """Let the host withdraw a call that waits for its turn. `start` is called again before it runs."""
+        """Let the host withdraw a call that waits for its turn, unless it is cancelled. `start` is called again before it runs."""
         with self._changed:
+            if number not in self._begun:
+                return
+            self._begun.discard(number)
             self._waiting.add(number)
         if self._retired:
             self._give_back([number])

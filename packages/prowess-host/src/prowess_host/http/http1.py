@@ -33,6 +33,8 @@ __all__ = ["Http1", "http1"]
 _MOST_FIELDS: Final = 100
 _KEEP_ALIVE: Final = 75.0
 """Seconds that an idle connection is kept, longer than in usual proxies, so that the proxy closes it first."""
+_LATE: Final = 0.5
+"""Seconds after which a timer was late because this process stood still: its clients get that time again."""
 _AT_ONCE_OVER: Final = struct.pack("ii", 1, 0)
 _HUNG_UP: Final = 5.0
 """Seconds between two checks whether a client with further requests has disconnected."""
@@ -243,7 +245,7 @@ class Http1(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """Start the timeout for a slow reader, and read no more requests from it."""
-        self._leaving = self._loop.call_later(self._own.patience, self._abort)
+        self._leaving = self._loop.call_later(self._own.patience, self._too_slow_to_read)
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
@@ -256,6 +258,16 @@ class Http1(asyncio.BufferedProtocol):
             self._exchanges[0].pump()
         else:
             self._serve_next()
+
+    def _too_slow_to_read(self) -> None:
+        late = self._lateness_of(self._leaving)
+        if late > _LATE:
+            self._leaving = self._loop.call_later(late, self._too_slow_to_read)
+        else:
+            self._abort()
+
+    def _lateness_of(self, timer: asyncio.TimerHandle | None) -> float:
+        return 0.0 if timer is None else self._loop.time() - timer.when()
 
     def _abort(self) -> None:
         """Abort the connection and drop unsent bytes, which the system would otherwise keep for long."""
@@ -491,6 +503,10 @@ class Http1(asyncio.BufferedProtocol):
             self._arriving = None
 
     def _too_slow(self) -> None:
+        late = self._lateness_of(self._arriving)
+        if late > _LATE:  # the rest may have arrived
+            self._arriving = self._loop.call_later(late, self._too_slow)
+            return
         self._arriving = None
         if self._head or not self._in_head:
             self._refuse(

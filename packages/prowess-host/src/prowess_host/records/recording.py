@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from prowess.contracts.contract import Contract
@@ -115,6 +115,10 @@ class Recording(CallState):
         """The call waits for a person."""
         self.note("asked", {key: question.get("message", question.get("ask")) for key, question in questions.items()})
         self._listener.questions(questions)
+
+    def unasked(self, keys: Collection[str]) -> None:
+        """Not recorded."""
+        self._listener.unasked(keys)
 
     def url_done(self, key: str) -> None:
         """Not recorded."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from prowess.contracts.contract import Contract
 from prowess.jsontypes import JsonObject
 from prowess.worker.link import Frame
-from prowess.worker.messages import Kind, LogHead, ProgressHead, RestHead, UrlDoneHead
+from prowess.worker.messages import Kind, LogHead, ProgressHead, RestHead, UnaskedHead, UrlDoneHead
 from prowess_host.workers.queue import FairQueue, Node, Path
 
 __all__ = [
@@ -70,6 +70,10 @@ class Listener(Protocol):
 
     def questions(self, questions: JsonObject) -> None:
         """The run waits for answers."""
+        ...
+
+    def unasked(self, keys: Collection[str]) -> None:
+        """The run no longer waits for the answers to these questions."""
         ...
 
     def url_done(self, key: str) -> None:
@@ -274,6 +278,11 @@ def _deliver_questions(job: Job, frame: Frame) -> bool:
     return _call(job, job.listener.questions, json.loads(frame.head))
 
 
+def _deliver_unasked(job: Job, frame: Frame) -> bool:
+    head: UnaskedHead = json.loads(frame.head)
+    return _call(job, job.listener.unasked, head["keys"])
+
+
 def _deliver_url_done(job: Job, frame: Frame) -> bool:
     head: UrlDoneHead = json.loads(frame.head)
     return _call(job, job.listener.url_done, head["key"])
@@ -309,6 +318,7 @@ DELIVER: Final[dict[int, Callable[[Job, Frame], bool]]] = {
     Kind.INPUT_REQUIRED: _deliver_input_required,
     Kind.REFUSED: _deliver_refused,
     Kind.QUESTIONS: _deliver_questions,
+    Kind.UNASKED: _deliver_unasked,
     Kind.URL_DONE: _deliver_url_done,
     Kind.BACKGROUND: _deliver_background,
     Kind.PROGRESS: _deliver_progress,

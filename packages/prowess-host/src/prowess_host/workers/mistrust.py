@@ -230,6 +230,10 @@ def _key(head: dict[str, Any], _grant: Grant) -> dict[str, Any]:
     return {"key": str(head["key"])}
 
 
+def _keys(head: dict[str, Any], _grant: Grant) -> dict[str, Any]:
+    return {"keys": [str(key) for key in cast("list[object]", head["keys"])]}
+
+
 def _rest(head: dict[str, Any], _grant: Grant) -> dict[str, Any]:
     return {"token": str(head["token"])}
 
@@ -250,6 +254,7 @@ _CHECKS: Final[Mapping[int, Callable[[dict[str, Any], Grant], dict[str, Any]]]] 
     Kind.UPDATED: _updated,
     Kind.QUESTIONS: _asked,
     Kind.INPUT_REQUIRED: _asked,
+    Kind.UNASKED: _keys,
     Kind.URL_DONE: _key,
     Kind.REST: _rest,
     Kind.IMPORTING: _imports,

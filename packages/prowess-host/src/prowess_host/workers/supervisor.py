@@ -314,6 +314,8 @@ class Supervisor:
             worker.proven = True
             if frame.kind != Kind.REFUSED or not self._gives_again(worker, job, frame):
                 self._pass_on(job, frame)
+                if frame.kind == Kind.RESULT and job.contract.policies.concurrency is not None and _runs_on(job, frame):
+                    self._timeouts.give_up(worker, job, has_begun=True)
         if worker.withdrawn and frame.kind in LAST:
             worker.release(frame.number)
 
@@ -470,6 +472,11 @@ class Supervisor:
             for job in jobs:
                 job.failure = reason
             worker.pool.withdraw(worker, jobs)
+
+
+def _runs_on(job: Job, frame: Frame) -> bool:
+    """Whether a call may still run in a thread after its result: its worker has noticed that its time is up."""
+    return job.contract.in_thread and b'"timeout"' in frame.head
 
 
 def _ignore_updates(_uri: str, _skill: str) -> None:

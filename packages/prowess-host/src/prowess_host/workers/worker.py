@@ -156,17 +156,14 @@ class Worker:
     def forbid(self, job: Job) -> bool:
         """Forbid it to begin a job that was cancelled or is overdue: its call may arrive there later than that, on a busy machine.
 
-        Returns whether the job has not begun. Without shared memory, CANCEL forbids it, and this is what is known so far.
+        A begun call is forbidden as well, since it may be about to wait for its turn. Returns whether the job has not
+        begun. Without shared memory, CANCEL forbids it, and this is what is known so far.
         """
         number, process = job.number, self.process
-        if process.has_begun(number):
-            return False
-        if process.shows_begun:
-            self.withdrawn.add(number)
-            if not process.withdraw([number]):  # it has begun just now
-                self.withdrawn.discard(number)
-                return False
-        return True
+        if not process.shows_begun:
+            return not process.has_begun(number)
+        self.withdrawn.add(number)
+        return bool(process.withdraw([number]))
 
     def release(self, number: int) -> None:
         """Called when it confirms that a call was withdrawn: the number can be used again."""
