@@ -5,11 +5,14 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import json
+import os
 import random
 import re
 import select
+import signal
 import socket
 import sys
+import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -187,6 +190,20 @@ def test_who_does_not_read_is_hung_up_on(hasty: Web) -> None:
             while part := silent.recv(1 << 20):
                 received += len(part)
         assert received < 20_000_000
+
+
+def test_time_in_which_the_server_stood_still_does_not_count(hasty: Web) -> None:
+    """What has arrived meanwhile is read before the client is judged."""
+    with socket.create_connection(("127.0.0.1", hasty.port), PATIENCE) as connection:
+        request = call(hasty, "x" * 500_000)
+        connection.sendall(request[:50_000])
+        os.kill(hasty.process.pid, signal.SIGSTOP)
+        try:
+            connection.sendall(request[50_000:])
+            time.sleep(3)  # longer than the server waits for a client
+        finally:
+            os.kill(hasty.process.pid, signal.SIGCONT)
+        assert [200] == statuses(connection.recv(15))
 
 
 def test_calls_are_bounded(narrow: Web, root: Path) -> None:

@@ -33,6 +33,8 @@ __all__ = ["Http1", "http1"]
 _MOST_FIELDS: Final = 100
 _KEEP_ALIVE: Final = 75.0
 """Seconds that an idle connection is kept, longer than in usual proxies, so that the proxy closes it first."""
+_LATE: Final = 0.5
+"""Seconds after which a timer was late because this process stood still: its clients get that time again."""
 _AT_ONCE_OVER: Final = struct.pack("ii", 1, 0)
 _HUNG_UP: Final = 5.0
 """Seconds between two checks whether a client with further requests has disconnected."""
@@ -491,6 +493,11 @@ class Http1(asyncio.BufferedProtocol):
             self._arriving = None
 
     def _too_slow(self) -> None:
+        timer = cast("asyncio.TimerHandle", self._arriving)
+        late = self._loop.time() - timer.when()
+        if late > _LATE:  # the rest may have arrived
+            self._arriving = self._loop.call_later(late, self._too_slow)
+            return
         self._arriving = None
         if self._head or not self._in_head:
             self._refuse(
