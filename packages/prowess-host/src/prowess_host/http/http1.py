@@ -245,7 +245,7 @@ class Http1(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """Start the timeout for a slow reader, and read no more requests from it."""
-        self._leaving = self._loop.call_later(self._own.patience, self._too_slow_to_read)
+        self._leaving = self._loop.call_later(self._own.patience, self._abort)
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
@@ -258,16 +258,6 @@ class Http1(asyncio.BufferedProtocol):
             self._exchanges[0].pump()
         else:
             self._serve_next()
-
-    def _too_slow_to_read(self) -> None:
-        late = self._lateness_of(self._leaving)
-        if late > _LATE:
-            self._leaving = self._loop.call_later(late, self._too_slow_to_read)
-        else:
-            self._abort()
-
-    def _lateness_of(self, timer: asyncio.TimerHandle | None) -> float:
-        return 0.0 if timer is None else self._loop.time() - timer.when()
 
     def _abort(self) -> None:
         """Abort the connection and drop unsent bytes, which the system would otherwise keep for long."""
@@ -503,7 +493,8 @@ class Http1(asyncio.BufferedProtocol):
             self._arriving = None
 
     def _too_slow(self) -> None:
-        late = self._lateness_of(self._arriving)
+        timer = cast("asyncio.TimerHandle", self._arriving)
+        late = self._loop.time() - timer.when()
         if late > _LATE:  # the rest may have arrived
             self._arriving = self._loop.call_later(late, self._too_slow)
             return
