@@ -260,7 +260,7 @@ async def test_what_the_project_provides_does_not_cross(tmp_path: Path, wheels: 
     async with hosted(made, env=shared, forked=True) as host:
         await until_listed(host, {"prowess_diagnostics", "tiny_good"})
         assert "crossed own PosixPath" == await host.text("tiny_good")
-        assert "this skill runs in a process of its own" in await host.text("prowess_diagnostics")
+        assert "this skill runs in its own process" in await host.text("prowess_diagnostics")
 
 
 async def test_a_folder_says_what_it_needs_in_files(tmp_path: Path, wheels: Path, shared: dict[str, str]):

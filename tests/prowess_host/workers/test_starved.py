@@ -21,6 +21,7 @@ MANY = 20
 """Measurements: together they take several times as long as each grace below."""
 SETTINGS = "[host]\nstall_limit = 0.2\ncancel_grace = 0.1\ngrace = 0.1\n"
 SKILL = """
+    import asyncio
     from pathlib import Path
 
     @skill_command
@@ -28,7 +29,13 @@ SKILL = """
         Path(began).touch()
         while not os.path.exists(gate):
             time.sleep(0.01)
+        Path(gate + "_ended").touch()
         return "held"
+
+    @skill_command
+    async def nap(began: str) -> None:
+        Path(began).touch()
+        await asyncio.sleep(3600)
 """
 
 
@@ -48,6 +55,20 @@ class Starved(Progress):
         """Until it was asked many times more."""
         enough = self.asked + MANY
         await until(lambda: self.asked > enough)
+
+
+class Stepped(Progress):
+    """Says of a process that it could run for as long as it is told."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: None, int)
+        self.left = 0.0
+
+    def usable(self, seconds: float) -> float:
+        self.is_exact = True
+        step = min(self.left, 0.02)
+        self.left -= step
+        return step
 
 
 def starve(host: Inside) -> tuple[Worker, Starved]:
@@ -79,6 +100,50 @@ async def test_a_cancelled_call_has_its_grace_although_its_worker_is_starved(tmp
         assert State.READY is worker.state
         progress.goes_on = True
         await until(lambda: worker.state is State.GONE)
+
+
+async def test_a_call_that_is_cancelled_later_has_its_whole_grace(tmp_path: Path):
+    """A worker tells how many calls go on, when it is asked about the first one. It may be the second."""
+    async with inside(project(tmp_path)) as host:
+        (late,) = await begin(host, tmp_path, "late")
+        nap = host.start_call("t_nap", began=str(tmp_path / "nap"))
+        await until((tmp_path / "nap").exists)
+        (worker,) = host.project.workers.pools.own.active
+        worker.progress = progress = Stepped()
+
+        async def go_on(seconds: float) -> None:
+            progress.left = seconds
+            await until(lambda: (progress.left <= 0 and not worker.questioned) or not worker.gets_calls)
+
+        host.cancel(nap)
+        await until(lambda: len(worker.given_up) == 1)
+        await go_on(0.08)
+        host.cancel(late)
+        await until(lambda: len(worker.given_up) == 2)
+        await go_on(0.06)
+        assert (State.READY, 2) == (worker.state, len(worker.given_up))
+        (tmp_path / "late").touch()
+        await until((tmp_path / "late_ended").exists)
+        assert State.READY is worker.state
+
+
+async def test_cancelled_calls_do_not_hide_one_that_is_stuck(tmp_path: Path):
+    """However many there are: the worker tells only their number."""
+    async with inside(project(tmp_path)) as host:
+        (stuck,) = await begin(host, tmp_path, "stuck")
+        (worker,) = host.project.workers.pools.own.active
+        worker.progress = progress = Stepped()
+        host.cancel(stuck)
+        for number in range(40):
+            if not worker.gets_calls:
+                break
+            file = tmp_path / f"nap{number}"
+            nap = host.start_call("t_nap", began=str(file))
+            await until(lambda file=file: file.exists() or not worker.gets_calls)
+            host.cancel(nap)
+            progress.left = 0.04
+            await until(lambda: progress.left <= 0 or not worker.gets_calls)
+        assert not worker.gets_calls
 
 
 async def test_the_neighbours_of_a_call_that_does_not_end_have_their_grace_although_they_are_starved(tmp_path: Path):

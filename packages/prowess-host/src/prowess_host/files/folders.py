@@ -26,6 +26,8 @@ class FoundFile(NamedTuple):
     path: str
     """Relative to the folder, with slashes."""
     size: int
+    changed_ns: int
+    """Part of the state: a file has changed if this tuple has."""
     identity: tuple[int, int]
 
 
@@ -104,7 +106,7 @@ def _walk(folder: str, inside: str, depth: int) -> Iterator[FoundFile]:
         if stat.S_ISDIR(facts.st_mode) and depth < _DEEPEST:
             yield from _walk(folder, f"{path}/", depth + 1)
         elif stat.S_ISREG(facts.st_mode):
-            yield FoundFile(path, facts.st_size, (facts.st_dev, facts.st_ino))
+            yield FoundFile(path, facts.st_size, facts.st_mtime_ns, (facts.st_dev, facts.st_ino))
 
 
 def _can_be_named(name: str) -> bool:

@@ -32,6 +32,8 @@ _READING: Final = 0.1
 """Seconds for reading messages that have arrived while the host stood still."""
 _SLOW: Final = 1 / 24
 """The part of the limit after which an import is reported: 5 of 120 seconds."""
+_HIDDEN: Final = 4
+"""How many times the grace a call may go on unnoticed, while others are cancelled all the time."""
 _BLAMED: Final = 3
 """Stall limits of silence after which a call that should have ended is blamed instead of an import."""
 
@@ -94,7 +96,8 @@ class Timeouts:
     def give_up(self, worker: Worker, job: Job, *, has_begun: bool) -> None:
         """Check later that a cancelled or overdue call has ended."""
         worker.may_be_held |= has_begun
-        worker.given_up.append(GivenUp(self._now(), job.contract.id, job.number))
+        until = self._clock_of(worker) + self._host.cancel_grace
+        worker.given_up.append(GivenUp(self._now(), until, job.contract.id, job.number))
         self.question(worker)
 
     def question(self, worker: Worker) -> None:
@@ -131,7 +134,8 @@ class Timeouts:
             return False
         worker.questioned = False
         if lingering:
-            worker.pool.send(worker, Event.LINGERS)
+            if not self._are_in_grace(worker, lingering):
+                worker.pool.send(worker, Event.LINGERS)
             return False
         worker.may_be_held = False
         over = [each for each in worker.given_up if each.at <= worker.questioned_at]
@@ -139,6 +143,16 @@ class Timeouts:
         for each in over:
             worker.release(each.number)
         return True
+
+    def _are_in_grace(self, worker: Worker, lingering: int) -> bool:
+        """Whether the calls that go on may all be within their grace, after which there is another question.
+
+        A worker tells only how many they are. Calls that are cancelled all the time must not hide one that is stuck.
+        """
+        in_grace = sum(each.until > worker.clock for each in worker.given_up)
+        if lingering > in_grace:
+            return False
+        return worker.clock < worker.given_up[0].until + self._host.cancel_grace * _HIDDEN
 
     # Checking
 

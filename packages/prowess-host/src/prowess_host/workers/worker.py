@@ -27,6 +27,8 @@ class GivenUp:
     """A cancelled or overdue call that may still run."""
 
     at: float
+    until: float
+    """The end of its grace, by the clock of its worker."""
     command: str
     number: int
 
