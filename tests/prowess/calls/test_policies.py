@@ -22,6 +22,7 @@ from prowess import Context, Inject, Outcome, Runtime, SkillError, skill_command
 from prowess.calls import groups
 from prowess.calls.channel import Arguments, Call, Channel
 from prowess.calls.policies import Backoff, Cache, Expired, with_cache
+from prowess.calls.threads import Threads
 from prowess.command import Command
 from prowess.contracts.declaration import declaration_of
 from prowess.results.normalize import Result
@@ -448,6 +449,48 @@ async def test_a_slot_that_was_handed_to_a_cancelled_call_goes_on(tmp_path: Path
         tasks[1].cancel()
         assert "ok" == (await tasks[2]).kind
         assert 2 in order
+
+
+async def test_a_command_whose_thread_is_late_does_not_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The thread, which got no processor, takes its work after the deadline."""
+    runs = []
+
+    @skill_command(timeout=0.01)
+    def command():
+        runs.append(1)
+
+    async def late(_: Threads, function: Callable[[], Any], **_options: Any) -> Any:
+        time.sleep(0.02)  # noqa: ASYNC251 - the loop stands still as well
+        return function()
+
+    monkeypatch.setattr(Threads, "run", late)
+    async with Runtime.open(tmp_path) as runtime:
+        assert "timeout" == (await call(runtime, command)).kind
+    assert not runs
+
+
+async def test_a_thread_that_is_left_behind_counts_for_concurrency(tmp_path: Path):
+    """The next call begins when the thread has ended."""
+    began, gate, log = threading.Event(), threading.Event(), list[str]()
+
+    @skill_command(concurrency=1)
+    def command(name: str) -> None:
+        log.append(f"{name} begins")
+        began.set()
+        gate.wait(PATIENCE)
+        log.append(f"{name} ends")
+
+    async with Runtime.open(tmp_path) as runtime, calling(runtime, (command, {"name": "one"})) as [one]:
+        await until(began.is_set)
+        one.cancel()
+        await settle()
+        two = asyncio.ensure_future(call(runtime, command, {"name": "two"}))
+        await settle()
+        assert ["one begins"] == log
+        gate.set()
+        with anyio.fail_after(PATIENCE):
+            await two
+    assert ["one begins", "one ends", "two begins", "two ends"] == log
 
 
 @pytest.mark.parametrize("kind", ["async", "inline", "thread"])

@@ -489,6 +489,16 @@ async def test_a_question_that_nobody_could_be_asked_is_a_failure(host: Host):
     assert "no window" in (await host.heard(Kind.RESULT, 1)).body.decode()
 
 
+async def test_a_cancelled_call_withdraws_no_question(host: Host):
+    """The host does that itself, as soon as it cancels the call."""
+    host.begin(1, "t.sure", asks=True)
+    await host.heard(Kind.QUESTIONS, 1)
+    host.link.send(Kind.CANCEL, 1)
+    await host.call(2, "t.say")
+    await until_quiet(host)
+    assert [] == [frame for frame in host.frames if frame.kind == Kind.UNASKED]
+
+
 async def test_recorded_answers_end_the_run_with_what_is_missing(host: Host):
     host.begin(1, "t.sure", answers={})
     assert ["sure"] == list(json.loads((await host.heard(Kind.INPUT_REQUIRED, 1)).head))

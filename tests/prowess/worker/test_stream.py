@@ -14,6 +14,7 @@ import pytest
 from anyio import fail_after
 from patience import PATIENCE
 
+from prowess.worker import stream
 from prowess.worker.board import Importing
 from prowess.worker.link import Frame, encode_frame, receive
 from prowess.worker.messages import Kind, hello
@@ -120,6 +121,17 @@ async def test_a_cancelled_call_does_not_start(ends: Ends):
     ends.stream.pause(1)
     assert not ends.stream.start(1)
     assert (Kind.BEGUN, 1) == (await ends.told())[:2]
+
+
+async def test_what_arrives_without_end_does_not_delay_a_call(ends: Ends, monkeypatch: pytest.MonkeyPatch):
+    """A call that starts looks at some of it."""
+    ends.tell(Kind.CALL, 1)
+    await ends.until(1)
+    with ends.stream._reading:  # the thread waits
+        monkeypatch.setattr(stream, "_CHUNK", 1)
+        ends.tell(Kind.CALL, 2, "much longer than what is looked at")
+    assert ends.stream.start(1)
+    assert [1, 2] == [number for _, number in await ends.until(2)]
 
 
 async def test_imports_and_beats_are_told(ends: Ends):
