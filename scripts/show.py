@@ -69,7 +69,7 @@ def main() -> None:
     if result["isError"]:
         sys.exit("the call failed")
     print("To have this in an IDE:\n")
-    print(f"  {shlex.join([HOST[0], 'connect'])}")
+    print(f"  {shlex.join([HOST[0], 'connect', 'claude-code'])}    # or another client: without a name, it lists them")
 
 
 def table(tools: list[dict[str, Any]]) -> None:
