@@ -440,6 +440,7 @@ SLOW = """
     while os.environ.get("WAIT") and not os.path.exists({gate!r}):
         time.sleep(0.01)
     if os.environ.get("WAIT") and {deadly}:
+        os.unlink({gate!r})
         os._exit(7)
 
     @skill_command
@@ -485,8 +486,11 @@ async def test_an_import_that_ends_workers_costs_its_neighbours_one(tmp_path: Pa
         gate.touch()
         assert "worker_lost" == await kind(lost)
         held = host.start_call("t_hold", gate=str(opened), started=str(second))
-        assert "its worker ended (exit code 7) while it was loaded" in await text(deadly)
         await until(second.exists)
+        gate.touch()
+        await asyncio.wait([held, deadly], return_when=asyncio.FIRST_COMPLETED)
+        assert not held.done()
+        assert "its worker ended (exit code 7) while it was loaded" in await text(deadly)
         opened.touch()
         assert not (await result(held))["isError"]
 

@@ -13,6 +13,7 @@ from prowess.errors import install_command
 from prowess.jsontypes import JsonObject
 
 __all__ = [
+    "LAST",
     "RELEASE",
     "VERSION",
     "AnswersHead",
@@ -126,6 +127,10 @@ class Kind(IntEnum):
     """The call continues in the background. From now on, it waits for the answers to QUESTIONS, in both eras."""
     UNASKED = 44
     """head: `UnaskedHead`. Since 1.3."""
+
+
+LAST: Final = frozenset({Kind.RESULT, Kind.INPUT_REQUIRED, Kind.REFUSED})
+"""The kinds that end a call."""
 
 
 class Hello(TypedDict):

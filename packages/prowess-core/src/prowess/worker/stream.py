@@ -20,15 +20,13 @@ from typing import Final
 
 from prowess.worker.board import Importing
 from prowess.worker.link import Frame, FrameReader, encode_frame
-from prowess.worker.messages import ImportingHead, Kind, WithdrawHead
+from prowess.worker.messages import LAST, ImportingHead, Kind, WithdrawHead
 
 __all__ = ["Stream"]
 
 _CHUNK: Final = 256 * 1024
 _MOST_CHUNKS: Final = 16
 """Chunks that are read before a call starts, so that a host that keeps sending does not delay it for ever."""
-_LAST: Final = frozenset({Kind.RESULT, Kind.INPUT_REQUIRED, Kind.REFUSED})
-"""The frames that end a call."""
 _HIGH: Final = 64 * 1024
 """Waiting bytes above which progress and logs are held back."""
 
@@ -72,7 +70,7 @@ class Stream:
     def send(self, kind: Kind, number: int = 0, head: bytes = b"", body: bytes = b"", *, more: bool = False) -> None:  # noqa: ARG002 - nothing is gained by waiting for more
         """Send a frame. Has no effect if the host is gone."""
         self._put(memoryview(encode_frame(kind, number, head, body)))
-        if kind in _LAST:
+        if kind in LAST:
             self._begun.discard(number)
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from prowess_host.workers.describe import LostImport, LostWorker
 __all__ = ["LaterAttempts", "repeated"]
 
 _MOST: Final = 3
-"""Workers that are started to describe a save, if they die for another reason than an import."""
+"""Workers that are started for one description, if they are lost."""
 _PAUSES: Final = (5.0, 20.0, 80.0, 320.0)
 """Seconds before each further attempt to describe what could not be described. A save starts over. The last pause repeats while
 the host is behind as a whole: then nothing else would end that."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from prowess.settings.keys import HostSettings
-from prowess.worker.messages import Kind
+from prowess.worker.messages import LAST, Kind
 
 __all__ = ["LIMIT", "RemoteDeadlines"]
 
@@ -26,7 +26,7 @@ _ANSWER: Final = 1.0
 """Seconds that a worker has to answer whether cancelled calls still run."""
 _LOOK: Final = 0.1
 """Seconds between two looks at the clock of the worker."""
-_LAST: Final = frozenset({Kind.RESULT, Kind.INPUT_REQUIRED, Kind.REFUSED, Kind.UNBEGUN})
+_LAST: Final = LAST | {Kind.UNBEGUN}
 _OWN, _OF_HOST = True, False
 
 

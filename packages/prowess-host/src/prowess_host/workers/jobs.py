@@ -20,7 +20,6 @@ from prowess_host.workers.queue import FairQueue, Node, Path
 
 __all__ = [
     "DELIVER",
-    "LAST",
     "LOST",
     "NEVER",
     "NOT_SAID",
@@ -325,5 +324,3 @@ DELIVER: Final[dict[int, Callable[[Job, Frame], bool]]] = {
     Kind.LOG: _deliver_log,
 }
 """Functions that pass a frame to the listener, by kind. Each returns whether that succeeded."""
-LAST: Final[frozenset[int]] = frozenset({Kind.RESULT, Kind.INPUT_REQUIRED, Kind.REFUSED})
-"""The kinds that end a job."""

@@ -19,7 +19,7 @@ from prowess.jsontypes import JsonObject
 from prowess.settings.settings import Settings
 from prowess.worker.heap import LARGE, give_back_soon
 from prowess.worker.link import Frame
-from prowess.worker.messages import CancelHead, FailedHead, Kind, LiveHead, RefusedHead, SecretsHead
+from prowess.worker.messages import LAST, CancelHead, FailedHead, Kind, LiveHead, RefusedHead, SecretsHead
 from prowess_host.workers.admission import Admission
 from prowess_host.workers.backoff import BackOff
 from prowess_host.workers.clock import Clock
@@ -27,7 +27,6 @@ from prowess_host.workers.describe import LostImport
 from prowess_host.workers.generations import Generations
 from prowess_host.workers.jobs import (
     DELIVER,
-    LAST,
     NOT_SAID,
     Job,
     Results,

@@ -96,15 +96,16 @@ class Timeouts:
     def give_up(self, worker: Worker, job: Job, *, has_begun: bool) -> None:
         """Check later that a cancelled or overdue call has ended."""
         worker.may_be_held |= has_begun
-        until = self._clock_of(worker) + self._host.cancel_grace
+        until = self.question(worker)
         worker.given_up.append(GivenUp(self._now(), until, job.contract.id, job.number))
-        self.question(worker)
 
-    def question(self, worker: Worker) -> None:
-        """After the grace, ask a worker whether cancelled calls have ended."""
+    def question(self, worker: Worker) -> float:
+        """After the grace, ask a worker whether cancelled calls have ended. Returns the end of the grace by its clock."""
         seconds = self._host.cancel_grace
-        worker.questions.append(self._clock_of(worker) + seconds)
+        until = self._clock_of(worker) + seconds
+        worker.questions.append(until)
         self._check_by(self._now() + min(seconds, self._often))
+        return until
 
     def after(self, worker: Worker, seconds: float, act: Callable[[], None]) -> None:
         """Call `act` when a worker could have run for this long, unless it ends before."""
