@@ -40,6 +40,7 @@ def become_command(told: dict[str, Any], *fds: int) -> NoReturn:
     forked.template = lambda: workers
     Project.__init__.__defaults__ = (forked.spawn,)
     stdio.spawner = lambda _ahead: forked.spawn  # `host` starts its first worker before it makes a project
+    prowess_host.cli.main._worker_of_new_project = lambda _options: None  # noqa: SLF001
     prowess_host.cli.main._first_worker = lambda _settings: None  # noqa: SLF001
     if len(fds) == 1:
         os.login_tty(*fds)  # so that Ctrl-C reaches it

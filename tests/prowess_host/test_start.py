@@ -452,3 +452,73 @@ async def test_broken_edit_of_a_skill_that_was_never_imported_costs_nothing(proj
             write_skill(project, f"{name}.py", noting(project, name))
         await until(lambda: len([note for note in host.notes if note["method"] == CHANGED]) > 1)
         assert "b" == await host.text("b_say")
+
+
+SITE = """
+import os, sys
+if "prowess.worker" in sys.orig_argv:
+    with open(os.environ["STARTS"], "a") as file:
+        file.write(f"{os.getpid()} ")
+"""
+
+
+@pytest.fixture
+def new(tmp_path: Path) -> Path:
+    """A project without settings, in a folder with a module that notes which workers start."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(SITE)
+    write_skill(tmp_path / "project", "a.py", "@skill_command\ndef pid() -> int:\n    return os.getpid()\n")
+    return tmp_path / "project"
+
+
+def session(project: Path) -> tuple[int, list[int], list[int]]:
+    """The exit code of a host in which one call is made, the workers that it started, and the worker that answered."""
+    starts = project.parent / "starts"
+    starts.write_text("")
+    home = {"XDG_CACHE_HOME": str(project.parent / "cache"), "PYTHONPATH": str(project.parent / "site")}
+    told = [
+        {
+            "id": 0,
+            "method": "initialize",
+            "params": {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {}},
+        },
+        {"id": 1, "method": "tools/call", "params": {"name": "a_pid"}},
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "prowess_host", "--project", str(project)],
+        input="".join(json.dumps({"jsonrpc": "2.0", **request}) + "\n" for request in told).encode(),
+        capture_output=True,
+        timeout=PATIENCE,
+        check=False,
+        env={**os.environ, **home, "STARTS": str(starts)},
+    )
+    answers = [json.loads(line).get("result", {}).get("structuredContent") for line in done.stdout.splitlines()]
+    return (
+        done.returncode,
+        [int(pid) for pid in starts.read_text().split()],
+        [each["result"] for each in answers if each],
+    )
+
+
+def test_first_and_second_session_of_a_project_start_one_worker_each(new: Path):
+    """In the first one it starts before the settings are read, in the second one later."""
+    for _ in range(2):
+        code, started, answered = session(new)
+        assert (0, started) == (code, answered)
+        assert 1 == len(started)
+
+
+def test_worker_that_started_before_the_settings_were_read_is_replaced_if_they_ask_for_another_one(new: Path):
+    """And it has gone."""
+    (new / "prowess.toml").write_text("[host]\nshared_memory = false\n")
+    code, started, answered = session(new)
+    assert (0, answered) == (code, started[-1:])
+    assert len(started) <= 2  # the first one may be ended before it runs
+    assert not [pid for pid in started if Path(f"/proc/{pid}").exists()]
+
+
+def test_settings_that_cannot_be_read_leave_no_worker(new: Path):
+    (new / "prowess.toml").write_text("[host\n")
+    code, started, answered = session(new)
+    assert (2, []) == (code, answered)
+    assert not [pid for pid in started if Path(f"/proc/{pid}").exists()]

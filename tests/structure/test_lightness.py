@@ -29,7 +29,13 @@ STATEMENTS = (
 )
 
 
-# What a host needs before it starts its first worker, which everything else of a first start waits for.
+# What a host needs before it starts the first worker of a new project, which everything else of a first start waits for.
+OF_A_NEW_PROJECT = (
+    "import prowess_host.cli.main, prowess_host.transports.claim, prowess_host.workers.process_tree, "
+    "prowess_host.catalog.names, prowess_host.workers.launch"
+)
+
+# What it needs before it starts the first worker of a project that it may know.
 BEFORE_THE_WORKER = (
     "import prowess_host.cli.main, prowess_host.stderr, prowess_host.transports.claim, prowess.settings.paths, "
     "prowess_host.workers.process_tree, prowess_host.catalog.place, prowess_host.workers.launch"
@@ -53,6 +59,11 @@ def test_import_loads_nothing_heavy(statement: str) -> None:
 def test_the_first_worker_starts_before_the_host_imports_what_it_does_not_need():
     late = {*HEAVY, "asyncio", "difflib", "logging", "shlex", "tomllib", "traceback"}
     assert [] == [name for name in loaded_by(BEFORE_THE_WORKER) if name in late]
+
+
+def test_the_worker_of_a_new_project_starts_before_the_settings_are_read():
+    late = {*HEAVY, "asyncio", "dataclasses", "hashlib", "inspect", "pathlib", "prowess.settings.settings", "tomllib"}
+    assert [] == [name for name in loaded_by(OF_A_NEW_PROJECT) if name in late]
 
 
 def test_a_worker_is_up_before_it_imports_what_few_calls_need():

@@ -32,7 +32,7 @@ from prowess.worker.board import Board
 from prowess.worker.link import Frame, Link, encode_frame, receive
 from prowess.worker.messages import RELEASE, VERSION, Kind, hello
 from prowess.worker.progress import Thread
-from prowess.worker.serving import Imports, LinkServer, main, serve
+from prowess.worker.serving import Imports, LinkServer, _Head, main, serve
 from prowess.worker.watchdog import Watchdog, _place
 
 SKILL = """
@@ -428,7 +428,7 @@ async def test_progress_that_was_held_back_is_sent_before_the_answer(host: Host)
 
 async def test_what_plugins_report_is_made_into_json(host: Host):
     """They reach the channel without the care that `Context` takes."""
-    channel = host.worker._channel(1, {"progress": True, "log": True})
+    channel = host.worker._channel(1, _Head.of({"command": "t.f", "progress": True, "log": True}))
     channel.progress(float("nan"), None, None)
     channel.progress(10**400, None, None)
     channel.progress("many", None, None)  # type: ignore[arg-type]

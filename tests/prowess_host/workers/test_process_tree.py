@@ -336,7 +336,7 @@ def test_descendants_are_found(lists: bool, monkeypatch: pytest.MonkeyPatch):
 def test_where_nothing_tells_of_processes_nothing_is_found(monkeypatch: pytest.MonkeyPatch):
     """Neither /proc nor ps: what is known by its id or its group is ended all the same."""
     monkeypatch.setattr(process_tree, "_has_lists", lambda: False)
-    monkeypatch.setattr(process_tree, "_PROC", Path("/no/such/proc"))
+    monkeypatch.setattr(process_tree, "_PROC", "/no/such/proc")
     monkeypatch.setenv("PATH", "/no/such/folder")
     assert [] == process_tree.descendants(os.getpid())
     process_tree.end_everything_of("no such mark")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from prowess.errors import SkillError
 from prowess.frozen import frozen
+from prowess.settings.caches import cache_folder
 from prowess.settings.files import CONFIG_FILES, is_configured
 from prowess.settings.settings import Settings
 
@@ -45,13 +46,14 @@ class ConfigPaths:
         root = settings.root.resolve()
         own = settings.own
         data = root / ".prowess"
-        cache = root / Path(own.cache_dir).expanduser() if own.cache_dir else _platform_cache(environ, platform)
+        platform_cache = cache_folder(environ, platform)
+        cache = Path(platform_cache) if platform_cache else data / "cache"
         return cls(
             project_root=root,
             config_file=settings.config_file,
             settings_files=tuple(root / name for name in (*CONFIG_FILES, own.env_file) if name),
             skills_dirs=tuple(root / folder for folder in own.skills),
-            cache_dir=cache or data / "cache",
+            cache_dir=root / Path(own.cache_dir).expanduser() if own.cache_dir else cache,
             data_dir=data,
             allow_outside_root=own.allow_outside_root,
         )
@@ -88,14 +90,3 @@ class ConfigPaths:
 def _made(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-def _platform_cache(environ: Mapping[str, str], platform: str) -> Path | None:
-    """The folder this platform has for caches, or `None` for a user without a home."""
-    given = environ.get("LOCALAPPDATA" if platform == "win32" else "XDG_CACHE_HOME", "")
-    if Path(given).is_absolute():  # by the XDG specification, a relative path is ignored
-        return Path(given) / "prowess"
-    home = environ.get("HOME")
-    if not home:
-        return None
-    return Path(home) / ("Library/Caches" if platform == "darwin" else ".cache") / "prowess"

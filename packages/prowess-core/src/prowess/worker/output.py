@@ -28,6 +28,7 @@ __all__ = [
     "importing",
     "label_of_call",
     "label_output",
+    "reopened",
 ]
 
 START: Final = b"\x1e"
@@ -87,7 +88,8 @@ class Outlet:
         patience: float = _PATIENCE,
         loop_patience: float = _LOOP_PATIENCE,
     ) -> None:
-        self._fd, self._asks = _without_blocking(fd)
+        mine = reopened(fd)
+        self._fd, self._asks = (fd, True) if mine is None else (mine, False)
         self._most = most
         self._patience = patience
         self._loop_patience = loop_patience
@@ -196,15 +198,15 @@ class Outlet:
                     return
 
 
-def _without_blocking(fd: int) -> tuple[int, bool]:
-    """A non-blocking descriptor of a pipe, and whether the writer must poll for room first.
+def reopened(fd: int) -> int | None:
+    """A non-blocking descriptor of the same pipe, to write to it; `None` where only Linux could make one.
 
-    The given descriptor must stay blocking, because child processes share it. Linux can reopen the same pipe.
+    The given descriptor must stay blocking, because other processes share it.
     """
     try:
-        return os.open(f"{_OPEN_PIPES}/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC), False
+        return os.open(f"{_OPEN_PIPES}/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
-        return fd, True
+        return None
 
 
 class Printer(io.RawIOBase):

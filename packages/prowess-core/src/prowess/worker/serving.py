@@ -31,6 +31,7 @@ from prowess.calls.channel import Channel, Questions, Withdrawn
 from prowess.calls.deadline import TIMED_OUT, prepare
 from prowess.calls.outcome import META_KIND, Outcome, write_outcome
 from prowess.errors import AskError, UnknownCommand, message_of
+from prowess.frozen import frozen
 from prowess.installed import skip_search_of_pydantic
 from prowess.jsontypes import JsonObject
 from prowess.logs import log_to_stderr
@@ -50,6 +51,7 @@ from prowess.worker.board import Board, Importing
 from prowess.worker.eager import start
 from prowess.worker.heap import LARGE, give_back_soon, share_one_heap
 from prowess.worker.link import Frame, Link, receive
+from prowess.worker.loops import new_loop
 from prowess.worker.messages import (
     AnswersHead,
     BeginHead,
@@ -72,7 +74,6 @@ from prowess.worker.messages import (
     hello,
     mismatch,
 )
-from prowess.worker.polling import new_loop
 from prowess.worker.shared import LinkedResults
 from prowess.worker.stream import Stream
 from prowess.worker.watchdog import Watchdog
@@ -85,6 +86,17 @@ _OF_ONE_CALL: Final = frozenset(
         *("answers", "call_id", "context", "metadata", "request", "trace", "trace_context", "uri"),
     }
 )
+_OF_CHANNEL: Final = {
+    **{
+        name: name
+        for name in ("capabilities", "metadata", "context", "wire", "trace_context", "answers", "uri", "scopes")
+    },
+    "client": "client_name",
+    "trace": "trace_id",
+    "request": "request_id",
+}
+"""The fields of a head that a `Channel` has too, with their names there."""
+_LISTENING: Final = frozenset({"asks", "asks_for", "background", "progress", "log"})
 _MOST_HEADS: Final = 1024
 _AGAIN: Final = 0.1
 """Seconds after which a call that has swallowed its cancellation is cancelled again."""
@@ -100,6 +112,22 @@ _LOOK: Final = 0.05
 """Seconds between two looks for children."""
 _LAST_WORDS: Final = 3.0
 """Seconds that the host gets to read some of the last output. On a busy machine it may get no processor for that long."""
+
+
+@frozen
+class _Head:
+    """The head of a call, and what follows from it for every call with that head."""
+
+    how: CallHead
+    of_channel: Mapping[str, Any]
+    listens: bool
+    """Whether the client wants to hear of the call before its end."""
+
+    @classmethod
+    def of(cls, how: CallHead) -> _Head:
+        """What a head says."""
+        of_channel = {_OF_CHANNEL[name]: value for name, value in how.items() if name in _OF_CHANNEL}
+        return cls(how, of_channel, bool(how.keys() & _LISTENING))
 
 
 class LinkServer:
@@ -127,7 +155,7 @@ class LinkServer:
         self._calls: dict[int, asyncio.Task[Any]] = {}
         self._watchdog = watchdog or Watchdog()
         self._watchdog.busy = lambda: bool(self._calls or self._background)
-        self._heads: dict[bytes, CallHead] = {}
+        self._heads: dict[bytes, _Head] = {}
         """Parsed heads of calls that other calls will probably repeat."""
         self._given_up: set[asyncio.Task[Any]] = set()
         """Cancelled calls that still run."""
@@ -232,7 +260,7 @@ class LinkServer:
         number = frame.number
         self._calls[number] = cast("asyncio.Task[Any]", asyncio.current_task(self._loop))
         try:
-            kind, head, body = await self._answer_to(number, self._how(frame.head), frame.body)
+            kind, head, body = await self._answer_to(number, self._parsed(frame.head), frame.body)
             if number in self._progress_held:
                 self._send_progress()
             self.link.send(kind, number, head, body, more=len(self._calls) > 1)
@@ -241,7 +269,8 @@ class LinkServer:
             if len(frame.body) >= LARGE:
                 give_back_soon()
 
-    async def _answer_to(self, number: int, how: CallHead, text: bytes) -> tuple[Kind, bytes, bytes]:
+    async def _answer_to(self, number: int, parsed: _Head, text: bytes) -> tuple[Kind, bytes, bytes]:
+        how = parsed.how
         command: str = how["command"]
         output.command.set(output.label_of_call(number, command))
         try:
@@ -253,9 +282,9 @@ class LinkServer:
             if entry is None:
                 return self._unknown(command)
             if (argument := how.get("completes")) is not None:
-                outcome = await entry.complete(argument, from_json(text), self._channel(number, how))
+                outcome = await entry.complete(argument, from_json(text), self._channel(number, parsed))
             else:
-                channel = self._channel(number, how)
+                channel = self._channel(number, parsed)
                 if entry.may_wait:
                     channel.waits, channel.goes_on = (
                         partial(self._board.pause, number),
@@ -273,14 +302,14 @@ class LinkServer:
             _log.exception("%s crashed", command)
             return _failure("crashed", f"{type(error).__name__}: {message_of(error)}")
 
-    def _how(self, head: bytes) -> CallHead:
+    def _parsed(self, text: bytes) -> _Head:
         """Parse the head of a call. Most heads of a client are equal, so they are cached."""
-        how = self._heads.get(head)
-        if how is None:
-            how = cast("CallHead", from_json(head))
-            if len(self._heads) < _MOST_HEADS and not how.keys() & _OF_ONE_CALL:
-                self._heads[head] = how
-        return how
+        head = self._heads.get(text)
+        if head is None:
+            head = _Head.of(from_json(text))
+            if len(self._heads) < _MOST_HEADS and not head.how.keys() & _OF_ONE_CALL:
+                self._heads[text] = head
+        return head
 
     async def _found(self, command: str) -> Entry | None:
         """Import the skill of a command. The import continues if the call is cancelled, so that the next call can use it."""
@@ -323,24 +352,21 @@ class LinkServer:
 
     # During a call
 
-    def _channel(self, number: int, how: CallHead) -> Channel:
+    def _channel(self, number: int, head: _Head) -> Channel:
+        how = head.how
         channel = Channel(
             call_id=how.get("call_id") or (self._mark and f"{self._mark}{number:x}"),
-            client_name=how.get("client", ""),
-            capabilities=how.get("capabilities", {}),
-            trace_id=how.get("trace", ""),
-            metadata=how.get("metadata", {}),
-            context=how.get("context", {}),
-            wire=cast("Mapping[str, str]", how.get("wire", {})),
-            request_id=how.get("request", ""),
-            trace_context=how.get("trace_context", {}),
-            answers=how.get("answers"),
             secrets=self._send_secrets,
-            uri=how.get("uri", ""),
             updated=self._send_updated,
-            scopes=how.get("scopes", ""),
             shared=self._shared,
+            **head.of_channel,
         )
+        if head.listens:
+            self._listen_to(number, how, channel)
+        return channel
+
+    def _listen_to(self, number: int, how: CallHead, channel: Channel) -> None:
+        """Send the client what it wants to hear of the call."""
         if how.get("asks"):
             channel.ask = partial(self._ask, number)
         if "asks_for" in how:
@@ -352,7 +378,6 @@ class LinkServer:
             channel.progress = partial(self._progress, number)
         if how.get("log"):
             channel.log = partial(self._send_log, number)
-        return channel
 
     def _progress(self, number: int, done: float, total: float | None, message: str | None) -> None:
         so_far = _number(done)

@@ -14,10 +14,10 @@ import time
 from pathlib import Path
 from typing import Final
 
+from prowess_host.catalog.names import FOLDERS
+
 __all__ = ["folder_in", "put", "read_own"]
 
-_NAMES: Final = ("manifests", "prowess-manifests")
-"""The second name is used if the first one is the folder of another program."""
 _TAG: Final = "CACHEDIR.TAG"
 _MARK: Final = b"""Signature: 8a477f597d28d172789f06886806bc55
 # Prowess made this folder. What is in it can be made again, so it may be deleted at any time.
@@ -34,7 +34,7 @@ _FORGOTTEN: Final = 3600.0
 
 def folder_in(cache: Path) -> Path:
     """The folder of manifests in a cache folder; it need not exist yet."""
-    first, second = (cache / name for name in _NAMES)
+    first, second = (cache / name for name in FOLDERS)
     return first if not os.path.lexists(first) or _is_ours(first) else second
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prowess_host.catalog.cache import folder_in
+from prowess_host.catalog.names import name_of_root
 
 if TYPE_CHECKING:
     from prowess.settings.keys import OwnSettings
@@ -38,5 +39,5 @@ def shape_of(own: OwnSettings, python: str, path: str = "") -> str:
 
 def manifest_path(folder: Path, root: Path, shape: str) -> Path:
     """The path of the manifest of a project. Hosts with different settings have one each."""
-    name = hashlib.sha256(f"{root}\0{shape}".encode("utf-8", "surrogateescape")).hexdigest()[:24]
-    return folder_in(folder) / f"{name}.json"
+    name = hashlib.sha256(f"{root}\0{shape}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return folder_in(folder) / f"{name_of_root(str(root))}{name}.json"

@@ -59,7 +59,7 @@ def command(where: ProjectOptions, *, join: str | None, labels: str | None, slot
 
 
 def _serve(settings: Settings, *, locked: bool) -> None:
-    from prowess.worker.polling import new_loop
+    from prowess.worker.loops import new_loop
     from prowess_host.cluster.agent import Agent
     from prowess_host.cluster.engine import EngineConnection
     from prowess_host.workers.process_tree import adopt_orphans, reap_orphans

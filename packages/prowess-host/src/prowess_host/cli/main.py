@@ -5,13 +5,13 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from prowess_host.cli.exit_codes import WRONG_USE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from prowess.jsontypes import JsonObject
     from prowess.settings.settings import Settings
@@ -54,10 +54,13 @@ def host(options: PlainOptions) -> NoReturn:
     from prowess_host.transports.claim import claim  # nothing may print before this
 
     wire = claim()
+    from prowess_host.workers.process_tree import adopt_orphans
+
+    adopt_orphans()
+    ahead = _worker_of_new_project(options)
     sys.stdout = sys.stderr = complaints()
     from prowess.errors import SettingsError
     from prowess.settings.settings import Settings
-    from prowess_host.workers.process_tree import adopt_orphans
 
     try:
         root = project_root(options.project)
@@ -68,8 +71,7 @@ def host(options: PlainOptions) -> NoReturn:
         leave(WRONG_USE)
     if os.isatty(wire.reading):
         sys.stderr.write(_BY_HAND.format(root=root))
-    adopt_orphans()
-    ahead = _first_worker(settings)  # nothing is imported before that it does not need
+    ahead = ahead or _first_worker(settings)
     from prowess.logs import log_to_stderr
 
     log_to_stderr()
@@ -82,7 +84,7 @@ def _run(wire: Claim, settings: Settings, flags: JsonObject, ahead: Launched | N
     modules.setdefault("ssl", None)  # saves 5 ms: asyncio works without it, and pipes need no TLS
     import asyncio
 
-    from prowess.worker.polling import new_loop
+    from prowess.worker.loops import new_loop
     from prowess_host.stdio import serve_stdio
 
     if modules["ssl"] is None:
@@ -93,6 +95,19 @@ def _run(wire: Claim, settings: Settings, flags: JsonObject, ahead: Launched | N
     return asyncio.Runner(loop_factory=new_loop).run(serve_stdio(wire, settings, VERSION, flags, os.environ, ahead))
 
 
+def _worker_of_new_project(options: PlainOptions) -> Launched | None:
+    """Start a worker before anything else, if the project was probably never served.
+
+    Nothing is known of its settings yet: if they ask for another interpreter, this worker is discarded, and another starts.
+    """
+    if not options.project or options.set:
+        return None
+    from prowess_host.catalog.names import seems_new
+
+    root = os.path.realpath(os.path.expanduser(options.project))  # noqa: PTH111 - pathlib takes milliseconds to import
+    return _launched(sys.executable, root, shared=True) if seems_new(root, os.environ) else None
+
+
 def _first_worker(settings: Settings) -> Launched | None:
     """Start a worker before the host imports its own modules, if the first answer needs one."""
     from prowess.settings.paths import ConfigPaths
@@ -101,10 +116,14 @@ def _first_worker(settings: Settings) -> Launched | None:
     paths, own = ConfigPaths.of(settings, os.environ), settings.own
     if is_known(paths, own):
         return None
+    return _launched(own.python or sys.executable, paths.project_root, shared=own.host.shared_memory)
+
+
+def _launched(python: str, root: Path | str, *, shared: bool) -> Launched | None:
     from prowess_host.workers.launch import Launched
 
     try:
-        return Launched(own.python or sys.executable, paths.project_root, shared=own.host.shared_memory)
+        return Launched(python, root, shared=shared)
     except OSError:  # the host tries again, and reports the reason then
         return None
 
@@ -121,6 +140,8 @@ def leave(code: int) -> NoReturn:
 
 def project_root(named: str | None) -> Path:
     """The named project, or the one around the working directory."""
+    from pathlib import Path
+
     from prowess.errors import SettingsError
     from prowess.settings.paths import find_project_root
 

@@ -82,7 +82,7 @@ def _serve(where: ProjectOptions, descriptors: str, ready: Callable[[], None]) -
     """Serve on an open socket. Ends the process at once, so that no thread can keep it alive."""
     import socket
 
-    from prowess.worker.polling import new_loop
+    from prowess.worker.loops import new_loop
     from prowess_host.http.server import serve_http
     from prowess_host.http.siblings import Siblings
     from prowess_host.workers.process_tree import adopt_orphans

@@ -31,8 +31,8 @@ from prowess.settings.tables import normal
 from prowess.skills.discovery import survey
 from prowess.skills.stamps import digest_of
 from prowess.worker.link import Frame, FrameReader, encode_frame
+from prowess.worker.loops import processors
 from prowess.worker.messages import Kind, hello, mismatch
-from prowess.worker.polling import processors
 from prowess_host.cluster.code import Damaged, check_approved, digests_in, lay_out, within
 from prowess_host.cluster.deadlines import LIMIT, RemoteDeadlines
 from prowess_host.cluster.engine import EngineConnection, Message

@@ -14,10 +14,12 @@ import socket
 import stat
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Final
 
 from prowess.worker.heap import LARGE, give_back_soon
+from prowess.worker.output import reopened
 from prowess_host.stderr import Room, write_some
 
 __all__ = ["Reader", "Writer"]
@@ -121,6 +123,10 @@ class Writer:
         self._socket = socket.socket(fileno=os.dup(fd)) if stat.S_ISSOCK(mode) else None
         self._pipe = stat.S_ISFIFO(mode)
         self._room = Room(fd)
+        self._own = reopened(fd) if self._pipe else None
+        """The pipe once more, without blocking: a write takes one system call instead of two."""
+        if self._own is not None:
+            weakref.finalize(self, os.close, self._own)
 
     @property
     def backlog(self) -> int:
@@ -189,6 +195,8 @@ class Writer:
         try:
             if self._socket is not None:
                 return line[self._socket.send(line, socket.MSG_DONTWAIT) :]
+            if self._own is not None:
+                return line[os.write(self._own, line[:_MOST_AT_ONCE]) :]
             if self._pipe:
                 return line[self._room.fill(line[:_MOST_AT_ONCE]) :]
         except BlockingIOError:

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Final, TypeAlias
 
 from prowess.skills.description import Description, combined
+from prowess.worker.loops import processors
 from prowess.worker.messages import DescribeHead
-from prowess.worker.polling import processors
 from prowess_host.workers.describe import LostImport
 from prowess_host.workers.lifecycle import Event
 from prowess_host.workers.pool import Pool

@@ -1,4 +1,7 @@
-"""Starts the processes of a worker without an event loop, so that a host can do it before its other imports."""
+"""Starts the processes of a worker without an event loop. Light, so that a host can do it before its other imports.
+
+Even `pathlib` would take milliseconds here and in the modules that this one imports.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,16 @@ import contextlib
 import os
 import socket
 import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from prowess.worker.board import Board
 from prowess_host.workers import process_tree
-from prowess_host.workers.placement import OWN, Placement
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from prowess_host.confinement.confine import Confinement
+    from prowess_host.workers.placement import Placement
 
 __all__ = ["Launched"]
 
@@ -26,9 +30,9 @@ context switches for each filling."""
 class Launched:
     """A started worker, its guard, and the host's ends of their pipes. Raises `OSError`."""
 
-    def __init__(self, python: str, root: Path, *, shared: bool, placement: Placement = OWN) -> None:
+    def __init__(self, python: str, root: Path | str, *, shared: bool, placement: Placement | None = None) -> None:
         """`shared` says whether it gets a board in shared memory. `placement` may wrap the command in limits."""
-        self._wanted = (python, root, shared)
+        self._wanted = (python, str(root), shared)
         self.mark = os.urandom(16).hex()
         with contextlib.ExitStack() as undo:
             self.confinement = confinement = _confinement(placement)
@@ -70,7 +74,7 @@ class Launched:
 
     def is_for(self, python: str, root: Path, *, shared: bool) -> bool:
         """Whether it was started with these options."""
-        return self._wanted == (python, root, shared)
+        return self._wanted == (python, str(root), shared)
 
     def end_guard(self) -> None:
         """End the guard, which has nothing left to watch."""
@@ -99,14 +103,14 @@ def _board() -> Board | None:
         return None
 
 
-def _confinement(placement: Placement) -> Confinement | None:
+def _confinement(placement: Placement | None) -> Confinement | None:
     """The confinement of a worker whose skill has limits."""
-    if placement.limits is None:
+    if placement is None or placement.limits is None:
         return None
     from prowess_host.confinement.confine import Confinement  # only for skills with limits
 
     return Confinement(placement.limits)
 
 
-def _command(python: str, root: Path, link: int, board: int | str = "-") -> list[str]:
+def _command(python: str, root: Path | str, link: int, board: int | str = "-") -> list[str]:
     return [python, "-P", "-m", "prowess.worker", str(link), str(board), str(root), "labelled"]

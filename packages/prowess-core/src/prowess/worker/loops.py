@@ -1,0 +1,63 @@
+"""Event loops that call the readers of descriptors while they wait, without a turn of the loop for each message.
+
+In asyncio a message takes a turn: the selector returns, the reader is scheduled, timers are looked at, the reader runs, and
+the next wait is computed. A small call consists of three messages, so these turns cost as much as the call itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import selectors
+import time
+from typing import Any, Final, TypeAlias
+
+__all__ = ["new_loop", "processors"]
+
+_Ready: TypeAlias = list[tuple[selectors.SelectorKey, int]]
+_STATE: Final = {"_debug", "_ready", "_scheduled", "_stopping"}
+"""What tells whether a loop has something to do. A future Python may name these attributes differently."""
+
+
+class _Selector(selectors.DefaultSelector):
+    """Calls readers itself as long as the loop would only wait again. Everything else it leaves to the loop."""
+
+    loop: dict[str, Any] | None = None
+    """The attributes of the loop; `None` if they have other names."""
+
+    def select(self, timeout: float | None = None) -> _Ready:
+        """Wait like `select`, and call readers meanwhile. Returns the other events."""
+        loop = self.loop
+        if loop is None or loop["_debug"] or (timeout is not None and timeout <= 0):
+            return super().select(timeout)
+        end = None if timeout is None else time.monotonic() + timeout
+        wait, timers = super().select, len(loop["_scheduled"])
+        while True:
+            events, others = wait(timeout), _Ready()
+            for event in events:
+                key, mask = event
+                if mask == selectors.EVENT_READ and not (reader := key.data[0]).cancelled():
+                    reader._run()  # noqa: SLF001 - reports exceptions and sets the context, as in a turn of the loop
+                else:
+                    others.append(event)
+            # A new timer may be the next one, and a turn removes those that are cancelled.
+            if others or not events or loop["_ready"] or loop["_stopping"] or len(loop["_scheduled"]) != timers:
+                return others
+            if end is not None:
+                timeout = end - time.monotonic()
+                if timeout <= 0:
+                    return others
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """An event loop for one end of the link, for a process that does little else."""
+    selector = _Selector()
+    loop = asyncio.SelectorEventLoop(selector)
+    if vars(loop).keys() >= _STATE:
+        selector.loop = vars(loop)
+    return loop
+
+
+def processors() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
