@@ -151,7 +151,7 @@ class Call:
         self.provided: dict[str, Any] = {}
         self.secrets: list[str] = []
         self.loop = asyncio.get_running_loop()
-        self.task = cast("asyncio.Task[Any]", asyncio.current_task(self.loop))
+        self.task: asyncio.Task[Any] = asyncio.current_task(self.loop)  # pyright: ignore[reportAttributeAccessIssue] - a cast costs a call
         self.thread = threading.get_ident()
         self.started = time.perf_counter()
         self._queued: list[tuple[Callable[..., None], tuple[Any, ...]]] = []

@@ -102,7 +102,7 @@ async def _finished(value: Any, call: Call, threads: Threads) -> Any:
     """Await awaitables and collect generators: async ones on the loop, sync ones in a thread."""
     while True:
         if _has(value, "__await__"):
-            value = await value
+            value = await cast("Awaitable[Any]", value)
         elif _has(value, "__anext__"):
             value = await _collected_async(value, call)
         elif _has(value, "__next__"):

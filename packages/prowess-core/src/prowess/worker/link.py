@@ -74,18 +74,18 @@ def _exactly(sock: socket.socket, size: int) -> bytes:
 class FrameReader:
     """Splits a stream of bytes into frames."""
 
-    __slots__ = ("_filled", "_rest")
+    __slots__ = ("_rest", "filled")
 
     def __init__(self) -> None:
         self._rest = bytearray()
         """The bytes of an incomplete frame; the buffer for the whole frame, if it is large."""
-        self._filled = 0
+        self.filled = 0
         """The number of received bytes of a large frame; 0 without one."""
 
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that these bytes complete."""
-        if self._filled:
-            part = data[: len(self._rest) - self._filled]
+        if self.filled:
+            part = data[: len(self._rest) - self.filled]
             self.room[: len(part)] = part
             frames = self.fill(len(part))
             return frames + self.feed(data[len(part) :]) if frames else frames
@@ -99,23 +99,23 @@ class FrameReader:
                 frames, used = _cut(view)
             del self._rest[:used]
         if self._rest and _LARGE_FRAME < (size := _SIZE + self.announced) <= _LARGEST_ROOM:
-            rest, self._rest, self._filled = self._rest, bytearray(size), len(self._rest)
+            rest, self._rest, self.filled = self._rest, bytearray(size), len(self._rest)
             self._rest[: len(rest)] = rest
         return frames
 
     @property
     def room(self) -> memoryview:
         """The buffer for the rest of a large frame, for `fill`; empty without one."""
-        return memoryview(self._rest)[self._filled :] if self._filled else _NO_ROOM
+        return memoryview(self._rest)[self.filled :] if self.filled else _NO_ROOM
 
     def fill(self, size: int) -> list[Frame]:
         """The large frame, if this many new bytes complete it."""
-        self._filled += size
-        if self._filled < len(self._rest):
+        self.filled += size
+        if self.filled < len(self._rest):
             return []
         with memoryview(self._rest) as view:
             frames, _ = _cut(view)
-        self._rest, self._filled = bytearray(), 0
+        self._rest, self.filled = bytearray(), 0
         return frames
 
     @property
@@ -261,14 +261,14 @@ class Link(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> bytearray | memoryview:  # noqa: ARG002 - asyncio's signature
         """The buffer for the rest of a large frame, else the common buffer, which is always emptied at once."""
-        return self._reader.room or self._chunk
+        return self._reader.room if self._reader.filled else self._chunk
 
     def buffer_updated(self, nbytes: int) -> None:
         """Pass on the received frames."""
         if self._deaf:
             return
         reader = self._reader
-        frames = reader.fill(nbytes) if reader.room else reader.feed(bytes(memoryview(self._chunk)[:nbytes]))
+        frames = reader.fill(nbytes) if reader.filled else reader.feed(bytes(memoryview(self._chunk)[:nbytes]))
         self._receiving = len(frames) > 1
         for frame in frames:
             if len(frame.head) + len(frame.body) >= LARGE:
