@@ -55,5 +55,7 @@ def test_nothing_is_guessed_where_settings_may_name_another_cache_folder(
 
 def test_nothing_is_guessed_without_a_cache_folder_or_a_project(root: Path, environ: dict[str, str]):
     assert not seems_new(str(root), {})
+    assert seems_new(str(root), environ, ["names=dotted"])
+    assert not seems_new(str(root), environ, ["cache_dir=."])
     assert not seems_new(str(root), {**environ, "PROWESS_CACHE_DIR": "."})
     assert not seems_new(str(root / "missing"), environ)

@@ -10,22 +10,23 @@ import asyncio
 import os
 import selectors
 import time
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
+
+from prowess.worker.polling import Attentive, Ready
 
 __all__ = ["new_loop", "processors"]
 
-_Ready: TypeAlias = list[tuple[selectors.SelectorKey, int]]
 _STATE: Final = {"_debug", "_ready", "_scheduled", "_stopping"}
 """What tells whether a loop has something to do. A future Python may name these attributes differently."""
 
 
-class _Selector(selectors.DefaultSelector):
+class _Selector(Attentive):
     """Calls readers itself as long as the loop would only wait again. Everything else it leaves to the loop."""
 
     loop: dict[str, Any] | None = None
     """The attributes of the loop; `None` if they have other names."""
 
-    def select(self, timeout: float | None = None) -> _Ready:
+    def select(self, timeout: float | None = None) -> Ready:
         """Wait like `select`, and call readers meanwhile. Returns the other events."""
         loop = self.loop
         if loop is None or loop["_debug"] or (timeout is not None and timeout <= 0):
@@ -33,7 +34,7 @@ class _Selector(selectors.DefaultSelector):
         end = None if timeout is None else time.monotonic() + timeout
         wait, timers = super().select, len(loop["_scheduled"])
         while True:
-            events, others = wait(timeout), _Ready()
+            events, others = wait(timeout), Ready()
             for event in events:
                 key, mask = event
                 if mask == selectors.EVENT_READ and not (reader := key.data[0]).cancelled():
@@ -51,7 +52,7 @@ class _Selector(selectors.DefaultSelector):
 
 def new_loop() -> asyncio.AbstractEventLoop:
     """An event loop for one end of the link, for a process that does little else."""
-    selector = _Selector()
+    selector = _Selector(never=processors() == 1)
     loop = asyncio.SelectorEventLoop(selector)
     if vars(loop).keys() >= _STATE:
         selector.loop = vars(loop)

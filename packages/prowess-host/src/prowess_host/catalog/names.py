@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import binascii
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from prowess.settings.caches import cache_folder
@@ -25,15 +25,16 @@ def name_of_root(root: str) -> str:
     return f"{binascii.crc32(os.fsencode(root)):08x}"
 
 
-def seems_new(root: str, environ: Mapping[str, str]) -> bool:
+def seems_new(root: str, environ: Mapping[str, str], flags: Iterable[str] = ()) -> bool:
     """Whether a project was probably never served: the usual cache folder has no manifest of it.
 
     A guess before the settings are read. It is false if they may name another cache folder.
     """
     cache, start = cache_folder(environ), name_of_root(root)
-    if cache is None or f"PROWESS_{_SETTING.upper()}" in environ or not os.path.isdir(root):
+    if cache is None or not os.path.isdir(root):
         return False
-    if any(_SETTING in _text(os.path.join(root, name)).lower() for name in _FILES):
+    texts = (_text(os.path.join(root, name)) for name in _FILES)
+    if any(_SETTING in text.lower() for given in (environ, flags, texts) for text in given):
         return False
     return not any(name.startswith(start) for folder in FOLDERS for name in _names(os.path.join(cache, folder)))
 

@@ -100,12 +100,12 @@ def _worker_of_new_project(options: PlainOptions) -> Launched | None:
 
     Nothing is known of its settings yet: if they ask for another interpreter, this worker is discarded, and another starts.
     """
-    if not options.project or options.set:
+    if not options.project:
         return None
     from prowess_host.catalog.names import seems_new
 
     root = os.path.realpath(os.path.expanduser(options.project))  # noqa: PTH111 - pathlib takes milliseconds to import
-    return _launched(sys.executable, root, shared=True) if seems_new(root, os.environ) else None
+    return _launched(sys.executable, root, shared=True) if seems_new(root, os.environ, options.set) else None
 
 
 def _first_worker(settings: Settings) -> Launched | None:
