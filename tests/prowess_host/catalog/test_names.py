@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,18 @@ def test_nothing_is_guessed_where_settings_may_name_another_cache_folder(
 ):
     """They are read later."""
     (root / file).write_text(text)
+    assert not seems_new(str(root), environ)
+
+
+def test_nothing_is_guessed_where_settings_cannot_be_read_twice(root: Path, environ: dict[str, str]):
+    """Programs that keep secrets serve `.env` as a pipe."""
+    os.mkfifo(root / ".env")
+    assert not seems_new(str(root), environ)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can read everything")
+def test_nothing_is_guessed_where_settings_cannot_be_read(root: Path, environ: dict[str, str]):
+    (root / "prowess.toml").touch(0)
     assert not seems_new(str(root), environ)
 
 

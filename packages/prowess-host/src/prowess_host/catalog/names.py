@@ -1,6 +1,6 @@
 """The names of manifests. Light, because a host looks for one before it imports anything else."""
 
-# ruff: noqa: PTH112, PTH118, PTH123, PTH208 - pathlib takes milliseconds to import
+# ruff: noqa: PTH112, PTH113, PTH118, PTH123, PTH208 - pathlib takes milliseconds to import
 
 from __future__ import annotations
 
@@ -33,18 +33,22 @@ def seems_new(root: str, environ: Mapping[str, str], flags: Iterable[str] = ()) 
     cache, start = cache_folder(environ), name_of_root(root)
     if cache is None or not os.path.isdir(root):
         return False
-    texts = (_text(os.path.join(root, name)) for name in _FILES)
+    files = (os.path.join(root, name) for name in _FILES)
+    texts = (_text(file) for file in files if os.path.lexists(file))
     if any(_SETTING in text.lower() for given in (environ, flags, texts) for text in given):
         return False
     return not any(name.startswith(start) for folder in FOLDERS for name in _names(os.path.join(cache, folder)))
 
 
 def _text(path: str) -> str:
+    """The text of a file. What cannot be read now may name anything: a pipe has a writer that expects one reader."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
+        if os.path.isfile(path):
+            with open(path, encoding="utf-8", errors="replace") as file:
+                return file.read()
     except OSError:
-        return ""
+        pass
+    return _SETTING
 
 
 def _names(folder: str) -> list[str]:
