@@ -19,7 +19,7 @@ from prowess_host.protocol.identity import Server
 from prowess_host.protocol.lines import LineSplitter, Oversized
 from prowess_host.protocol.numbers import MOST_DIGITS
 from prowess_host.transports.claim import Claim
-from prowess_host.transports.stdio import Reader, Writer
+from prowess_host.transports.pipes import Reader, Writer
 from prowess_host.workers.launch import Launched
 from prowess_host.workers.process import spawner
 from prowess_host.workers.process_tree import end_remaining, reap_orphans

@@ -21,7 +21,7 @@ from piped import until
 
 from prowess_host.cli.main import _LAST_WORDS
 from prowess_host.stderr import Complaints
-from prowess_host.transports.stdio import Reader, Writer
+from prowess_host.transports.pipes import Reader, Writer
 
 
 @contextlib.contextmanager
