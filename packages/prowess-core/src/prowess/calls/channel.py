@@ -14,7 +14,7 @@ from math import inf
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 from prowess.calls.deadline import Deadline
-from prowess.jsontypes import Json, JsonObject, new_object
+from prowess.jsontypes import Json, JsonObject, encodable, new_object
 
 __all__ = ["Arguments", "Call", "Channel", "Questions", "SharedResults", "Withdrawn"]
 
@@ -360,7 +360,7 @@ class Call:
         """A text for people, models or logs, with injected secrets masked, that can be encoded."""
         for secret in self.secrets:
             text = text.replace(secret, "***")
-        return text.encode("utf-8", "backslashreplace").decode()
+        return encodable(text)
 
     def shown_data(self, data: Json) -> Any:
         """The same for JSON data."""

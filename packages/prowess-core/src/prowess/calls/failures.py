@@ -12,6 +12,7 @@ from typing import Final
 from prowess.calls.advice import advice
 from prowess.contracts.catalog import Failure
 from prowess.errors import DeclarationError, LoadError, ProwessError, message_of, named_error, shortened
+from prowess.jsontypes import encodable
 
 __all__ = ["failure_of", "is_interrupt"]
 
@@ -62,4 +63,4 @@ def _reason(error: BaseException, place: tuple[str | None, int | None] | None) -
         text = f"{error.msg}: {line}" if line else error.msg
     if not isinstance(error, ProwessError):
         text = named_error(error, text)
-    return _SYNTHETIC.sub("", text).encode(errors="backslashreplace").decode()
+    return encodable(_SYNTHETIC.sub("", text))

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from prowess.errors import message_of
+from prowess.jsontypes import encodable
 from prowess.schemas.problems import problem_lines
 
 __all__ = [
@@ -144,8 +145,7 @@ def _inside(value: Any) -> list[tuple[str | int, Any]]:
 def path_text(place: _Place) -> str:
     """The place of a value inside a result, for messages."""
     steps = (f"[{step}]" if isinstance(step, int) else _key(step) for step in place)
-    text = "result" + "".join(steps)
-    return text.encode("utf-8", "backslashreplace").decode()
+    return encodable("result" + "".join(steps))
 
 
 def _key(name: str) -> str:
