@@ -475,7 +475,9 @@ class Supervisor:
 
 def _runs_on(job: Job, frame: Frame) -> bool:
     """Whether a call may still run in a thread after its result: its worker has noticed that its time is up."""
-    return job.contract.in_thread and b'"timeout"' in frame.head
+    if not job.contract.in_thread or b'"timeout"' not in frame.head:
+        return False
+    return json.loads(frame.head).get("prowess/kind") == "timeout"
 
 
 def _ignore_updates(_uri: str, _skill: str) -> None:
