@@ -143,9 +143,9 @@ def test_broken_file_of_one_client_does_not_keep_the_others_back(
     [
         (
             ["connect"],
-            "name a client, for example: prowess connect claude-code. None of them is found here:\n  claude-code, ",
+            "name a client, for example: prowess connect claude-code. No known client is found here. There are:\n  claude-code, ",
         ),
-        (["disconnect"], "name a client, for example: prowess disconnect claude-code. None"),
+        (["disconnect"], "name a client, for example: prowess disconnect claude-code. No known"),
         (["connect", "cursr"], "unknown client 'cursr'; did you mean \"cursor\"?"),
         (["connect", "windsurf", "--scope", "project"], "Windsurf has no settings of a project: use --scope user"),
         (["connect", "cursor", "--name", "a_b"], "--name 'a_b' must be letters, digits and -"),

@@ -67,7 +67,7 @@ def no_client(machine: Machine, verb: str) -> str:
     found = clients_on(machine)
     others = ", ".join(row.name for row in CLIENTS.values() if row not in found)
     if not found:
-        return f"name a client, for example: prowess {verb} claude-code. None of them is found here:\n  {others}"
+        return f"name a client, for example: prowess {verb} claude-code. No known client is found here. There are:\n  {others}"
     typed = [(f"  prowess {verb} {row.name}", row.title) for row in found]
     size = max(len(line) for line, _ in typed)
     lines = "".join(f"\n{line:{size}}   {title}" for line, title in typed)
