@@ -125,8 +125,8 @@ class Call:
     """For a resource: the requested URI."""
     time: Deadline | None = None
     """The deadline, once it has started."""
-    place: Any = None
-    """The place for the sync code of the call, if injected objects bind it to a thread."""
+    lane: Any = None
+    """The threads for the sync code of the call, if injected objects bind it to one."""
     _done: float | None = None
     """The last reported progress, which never decreases, even in another attempt."""
     _people: int = 0

@@ -222,7 +222,7 @@ class Agents:
                 return self.seen[found.name]
             left = end - self._loop.time()
             if left <= 0:
-                gone = "" if self.engine.up else f"the engine {self.engine.place} is {self.engine.state}; "
+                gone = "" if self.engine.up else f"the engine {self.engine.address} is {self.engine.state}; "
                 raise _Refused(f"{gone}{why_none([seen.candidate() for seen in self.seen.values()], needed)}")
             changed = self.changed
             try:
@@ -414,7 +414,7 @@ class RemoteWorker(LinkedWorker):
         while True:
             left = max(end - self._loop.time(), 0) if not refused else 0.0
             try:
-                agent = await agents.chosen(self._placement.place, refused, left)
+                agent = await agents.chosen(self._placement.labels, refused, left)
             except _Refused as error:
                 raise _Refused("; ".join(refused.values()) or str(error)) from None
             try:

@@ -183,7 +183,7 @@ class Generations:
         self._backoff.clear_all()
         pool.adopt(successor.worker)
         for other in self._pools:
-            if other.placement.place and not other.describes:
+            if other.placement.labels and not other.describes:
                 other.renew()
         if pool is self._pools.own:
             for skill in sorted({*self.hooks()}.intersection(kept)):

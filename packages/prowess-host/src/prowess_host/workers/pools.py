@@ -63,7 +63,7 @@ class Pools:
             return self.own
         pool = self._others.get(placement)
         if pool is None:
-            spawn = self.abroad if placement.place and self.abroad is not None else WorkerProcess
+            spawn = self.abroad if placement.labels and self.abroad is not None else WorkerProcess
             pool = self._others[placement] = self._made(placement, spawn)
         pool.used = self._loop.time()
         if pool.resting is None:

@@ -194,7 +194,7 @@ class Supervisor:
         self._running[job] = worker
         self.generations.give_source(worker, contract.skill)
         self._number = number = worker.take(job, self._number)
-        if pool.placement.place:
+        if pool.placement.labels:
             worker.process.limit(number, min(job.due - self._now(), job.left))
         worker.process.send(Kind.CALL, number, job.head, job.arguments, more=len(worker.jobs) > 1)
 
