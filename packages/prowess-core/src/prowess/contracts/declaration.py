@@ -36,10 +36,10 @@ __all__ = [
     "exception_types",
     "innermost",
     "is_async",
+    "location_of",
     "made_in",
     "note_of",
     "parse_injected",
-    "location_of",
     "seconds",
     "take_note",
 ]

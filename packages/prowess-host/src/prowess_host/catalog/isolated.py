@@ -414,7 +414,7 @@ def _read(
     by_name = {source.name: source for source in sources}
     for skill in {*found.needed, *limited.grants} - broken.keys():
         needed = found.needed.get(skill)
-        file = needed.declared.file if needed is not None else settings.sandbox.place
+        file = needed.declared.file if needed is not None else settings.sandbox.origin
         labels = (
             labels_of_skill(by_name[skill], settings.own) if needed is not None and settings.own.cluster.url else ""
         )

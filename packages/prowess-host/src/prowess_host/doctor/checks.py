@@ -241,7 +241,7 @@ def _origin(key: str, settings: Settings, checked: CheckedProject) -> str:
     for environ, place in ((checked.machine.environ, "environment variable"), (settings.dotenv, ".env:")):
         if name := _variable_for(key, environ):
             return f"{place} {name}"
-    file, line = settings.config_file, settings.place_in_file(key).rpartition(":")[2]
+    file, line = settings.config_file, settings.location_in_file(key).rpartition(":")[2]
     shown = _shown(file, checked) if file is not None else "default"
     return f"{shown}:{line}" if line.isdigit() else shown
 
