@@ -32,7 +32,7 @@ STATEMENTS = (
 # What a host needs before it starts its first worker, which everything else of a first start waits for.
 BEFORE_THE_WORKER = (
     "import prowess_host.cli.main, prowess_host.stderr, prowess_host.transports.claim, prowess.settings.paths, "
-    "prowess_host.workers.process_tree, prowess_host.catalog.place, prowess_host.workers.launch"
+    "prowess_host.workers.process_tree, prowess_host.catalog.manifest_path, prowess_host.workers.launch"
 )
 
 

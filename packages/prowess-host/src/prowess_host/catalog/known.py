@@ -19,7 +19,7 @@ from prowess.skills.description import Description, SkillFacts, View, merged
 from prowess.skills.stamps import ABSENT, Stamp, as_imported, look
 from prowess_host.catalog.labels import with_warnings
 from prowess_host.catalog.manifest import NOTHING, Manifest, Standing, read_manifest, write_manifest
-from prowess_host.catalog.place import manifest_path, shape_now
+from prowess_host.catalog.manifest_path import manifest_path, shape_now
 from prowess_host.catalog.sources import Sources
 from prowess_host.catalog.trust import skill_of, withheld
 from prowess_host.workers.describe import LostImport

@@ -42,7 +42,7 @@ def list_at_once(options: PlainOptions) -> int | None:
     from prowess.settings.settings import Settings
     from prowess_host.catalog.labels import with_warnings
     from prowess_host.catalog.manifest import read_manifest
-    from prowess_host.catalog.place import manifest_path, shape_now
+    from prowess_host.catalog.manifest_path import manifest_path, shape_now
     from prowess_host.cli.main import project_root, setting_flags
 
     try:

@@ -96,7 +96,7 @@ def _run(wire: Claim, settings: Settings, flags: JsonObject, ahead: Launched | N
 def _first_worker(settings: Settings) -> Launched | None:
     """Start a worker before the host imports its own modules, if the first answer needs one."""
     from prowess.settings.paths import ConfigPaths
-    from prowess_host.catalog.place import is_known
+    from prowess_host.catalog.manifest_path import is_known
 
     paths, own = ConfigPaths.of(settings, os.environ), settings.own
     if is_known(paths, own):

@@ -35,7 +35,7 @@ from prowess_host.doctor.findings import Finding
 from prowess_host.doctor.runs import examine_runs
 from prowess_host.files.served_files import Trouble, look
 from prowess_host.project import Project
-from prowess_host.records.place import record_path
+from prowess_host.records.record_path import record_path
 
 __all__ = ["CheckedProject", "examine", "examine_cluster"]
 
