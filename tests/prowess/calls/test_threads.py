@@ -55,7 +55,7 @@ async def begun(job: Job) -> None:
 
 async def gone(threads: Threads) -> None:
     with anyio.fail_after(PATIENCE):
-        await until(lambda: not threads.count_left_behind)
+        await until(lambda: not threads.count_abandoned)
 
 
 async def abandoned(threads: Threads, job: Job, **options: Any) -> None:
@@ -114,7 +114,7 @@ async def test_those_that_find_no_thread_free_wait_in_order():
     first.may_end.set()
     await asyncio.gather(running, *tasks, return_exceptions=True)
     assert [0, 2, 3] == order
-    assert 0 == threads.count_left_behind
+    assert 0 == threads.count_abandoned
 
 
 async def test_a_thread_that_is_left_behind_counts_no_more():
@@ -128,7 +128,7 @@ async def test_a_thread_that_is_left_behind_counts_no_more():
     task.cancel()
     with anyio.fail_after(PATIENCE):
         assert "free" == await waiting
-    assert 1 == threads.count_left_behind
+    assert 1 == threads.count_abandoned
     stuck.may_end.set()
     await gone(threads)
     assert "again" == await threads.run(lambda: "again")
@@ -250,6 +250,6 @@ async def test_a_job_that_was_cancelled_before_its_thread_began_it_never_runs():
     worker.jobs.put(job)
     threading.Thread(target=threads._work, args=(worker,), daemon=True).start()
     await begun(following)
-    assert ([], 0) == (ran, threads.count_left_behind)
+    assert ([], 0) == (ran, threads.count_abandoned)
     following.may_end.set()
     assert "next" == await next_one

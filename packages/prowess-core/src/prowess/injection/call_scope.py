@@ -62,7 +62,7 @@ class CallScope:
         lane = self._call.lane
         if isinstance(lane, Inline):
             await self._resources.close(error)
-        elif lane.is_left_behind:
+        elif lane.is_abandoned:
             self._injectables.close_later(self._resources, lane, error)
         else:
             try:

@@ -607,7 +607,9 @@ class RemoteWorker(LinkedWorker):
     def _lose(self) -> None:
         """End the worker after its agent fell silent. Calls that may have arrived there are doubtful."""
         if self._stream is not None and self._waiting is None:
-            self._doubtful = {number for number, sent in self._messages.items() if sent.message <= self._stream.left}
+            self._doubtful = {
+                number for number, sent in self._messages.items() if sent.message <= self._stream.departed
+            }
         self.verdict = f"the agent {self._agent} fell silent or gave the worker up"
         self._end(None)
 

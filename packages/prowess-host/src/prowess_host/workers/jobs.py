@@ -154,7 +154,7 @@ class Job:
     """The process that has it or had it last."""
     due: float = NEVER
     """The time at which the host answers instead of the worker."""
-    left: float = NEVER
+    remaining: float = NEVER
     """The remaining seconds while the clock is stopped."""
     deaths: int = 0
     """The number of workers that have ended before they began it."""

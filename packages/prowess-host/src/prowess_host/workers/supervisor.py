@@ -195,7 +195,7 @@ class Supervisor:
         self.generations.give_source(worker, contract.skill)
         self._number = number = worker.take(job, self._number)
         if pool.placement.labels:
-            worker.process.limit(number, min(job.due - self._now(), job.left))
+            worker.process.limit(number, min(job.due - self._now(), job.remaining))
         worker.process.send(Kind.CALL, number, job.head, job.arguments, more=len(worker.jobs) > 1)
 
     def _dispatch_later(self, job: Job, reason: str) -> None:
