@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from functools import partial
@@ -181,7 +183,7 @@ async def test_a_care_that_fails_is_logged(caplog: pytest.LogCaptureFixture):
     assert ["cleaning up after the thing failed"] == caplog.messages
 
 
-def test_a_job_may_outlive_the_loop_it_was_asked_on():
+def test_a_job_may_outlive_the_loop_it_was_asked_on(caplog: pytest.LogCaptureFixture):
     """What it returns is then too late, too."""
     threads, job, cared = Threads(1), Job(), threading.Event()
     loop = asyncio.new_event_loop()
@@ -193,6 +195,13 @@ def test_a_job_may_outlive_the_loop_it_was_asked_on():
     job.may_end.set()
     assert cared.wait(PATIENCE)
     assert not task.done()
+    gone = threading.Event()
+    weakref.finalize(task, gone.set)
+    del task, loop, threads, job
+    end = time.monotonic() + PATIENCE
+    while not gone.is_set() and time.monotonic() < end:  # its thread may still hold it
+        gc.collect()
+    assert "Task was destroyed" in caplog.text  # here, and not in the log of another test
 
 
 async def test_idle_threads_end(monkeypatch: pytest.MonkeyPatch):
