@@ -194,7 +194,7 @@ class Threads:
                 return False
             job.abandoned = True
             if job.begun and host is not None and not host.abandoned:
-                self._give_up(host)
+                self._mark_abandoned(host)
             return True
 
     def withdraw(self, host: _Job) -> None:
@@ -231,11 +231,11 @@ class Threads:
         """Handle a cancelled caller: drop the job if it has not begun, abandon its thread if it runs, else dispose of its value."""
         with self._lock:
             if job.result is None:
-                self._give_up(job)
+                self._mark_abandoned(job)
                 return
         self._begin(_Job(job.dispose, _ignore, job.label))
 
-    def _give_up(self, job: _Job) -> None:
+    def _mark_abandoned(self, job: _Job) -> None:
         job.abandoned = True
         if job in self._waiting:
             self._waiting.remove(job)

@@ -340,7 +340,7 @@ class CatalogUpdates:
         folders = [str(folder) for folder in self.searched]
         inside = [path for path in changed if any(Path(path).is_relative_to(folder) for folder in folders)]
         of_all = len(inside) < len(changed)  # settings or modules of the project, which any skill may import
-        self._generations.give_up_imports(None if of_all else skills_of(inside, folders))
+        self._generations.end_imports(None if of_all else skills_of(inside, folders))
 
     async def _take_save(self) -> None:
         await self._renew()

@@ -166,7 +166,7 @@ class RecordWriter:
             except (OSError, sqlite3.Error) as error:
                 self.close()
                 if attempt or not self._recovers_from(error):
-                    self._give_up(error)
+                    self._pause(error)
                     return
 
     def _opened(self, own: RecordSettings) -> RecordStore:
@@ -193,7 +193,7 @@ class RecordWriter:
         )
         return True
 
-    def _give_up(self, error: Exception) -> None:
+    def _pause(self, error: Exception) -> None:
         self._closed_until = time.monotonic() + _AGAIN
         if not self._warned:
             self._warned = True

@@ -117,7 +117,7 @@ class Generations:
                 pool.send(helper, Event.RETIRE)
         return found
 
-    def give_up_imports(self, skills: Collection[str] | None) -> None:
+    def end_imports(self, skills: Collection[str] | None) -> None:
         """Fail the descriptions that wait for the import of some skills, or of any, and replace the workers that import them.
 
         Fails with `LostWorker`.

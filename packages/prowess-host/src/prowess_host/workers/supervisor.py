@@ -270,7 +270,7 @@ class Supervisor:
         self._finish(job)
         if worker is not None:
             worker.process.send(Kind.CANCEL, job.number, head)
-            self._timeouts.give_up(worker, job, has_begun=has_begun)
+            self._timeouts.watch_given_up(worker, job, has_begun=has_begun)
 
     def _overdue(self, job: Job) -> None:
         """Answer a job that is overdue, and check its worker."""
@@ -314,7 +314,7 @@ class Supervisor:
             if frame.kind != Kind.REFUSED or not self._gives_again(worker, job, frame):
                 self._pass_on(job, frame)
                 if frame.kind == Kind.RESULT and job.contract.policies.concurrency is not None and _runs_on(job, frame):
-                    self._timeouts.give_up(worker, job, has_begun=True)
+                    self._timeouts.watch_given_up(worker, job, has_begun=True)
         if worker.withdrawn and frame.kind in LAST:
             worker.release(frame.number)
 

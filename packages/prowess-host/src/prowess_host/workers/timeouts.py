@@ -93,7 +93,7 @@ class Timeouts:
 
     # Cancelled and overdue calls
 
-    def give_up(self, worker: Worker, job: Job, *, has_begun: bool) -> None:
+    def watch_given_up(self, worker: Worker, job: Job, *, has_begun: bool) -> None:
         """Check later that a cancelled or overdue call has ended."""
         worker.may_be_held |= has_begun
         until = self.question(worker)
