@@ -28,7 +28,7 @@ from prowess_host.cli.main import PlainOptions, main, plain_options
 from prowess_host.project import Project
 from prowess_host.protocol.identity import Server
 from prowess_host.stdio import StdioHost
-from prowess_host.transports import stdio as wire_module
+from prowess_host.transports import pipes
 from prowess_host.transports.claim import Claim
 from prowess_host.workers import generations as generations_module
 
@@ -180,7 +180,7 @@ async def test_calls_on_a_busy_machine_are_waited_for_at_the_end(tmp_path: Path,
 
 async def test_a_client_that_does_not_read_is_not_read_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Until it has read; nothing is lost."""
-    monkeypatch.setattr(wire_module, "_MOST_BACKLOG", 1000)
+    monkeypatch.setattr(pipes, "_MOST_BACKLOG", 1000)
     async with inside(make_project(tmp_path, t=SAY)) as client:
         assert "result" in await client.answer(call(1))
         await asyncio.to_thread(client.send, call(2, text="x" * 50_000), call(3, text="x" * 50_000))
@@ -194,7 +194,7 @@ async def test_a_client_that_does_not_read_is_not_read_from(tmp_path: Path, monk
 
 async def test_a_client_that_leaves_without_reading_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Although it is not read from any more."""
-    monkeypatch.setattr(wire_module, "_MOST_BACKLOG", 1000)
+    monkeypatch.setattr(pipes, "_MOST_BACKLOG", 1000)
     monkeypatch.setattr(stdio, "_FLUSH", 0.05)
     async with inside(make_project(tmp_path, t=SAY)) as client:
         assert "result" in await client.answer(call(1))
@@ -214,7 +214,7 @@ async def test_a_host_hears_signals_while_it_waits_for_a_client_to_read(
         waiting.set()
         went_on.append(go_on.wait(PATIENCE))
 
-    monkeypatch.setattr(wire_module.Writer, "flush", flush)
+    monkeypatch.setattr(pipes.Writer, "flush", flush)
     async with inside(make_project(tmp_path, t=SAY)) as client:
         assert "result" in await client.answer(call(1))
         await asyncio.to_thread(client.send, call(2, text="x" * 200_000))

@@ -32,13 +32,13 @@ STATEMENTS = (
 # What a host needs before it starts the first worker of a new project, which everything else of a first start waits for.
 OF_A_NEW_PROJECT = (
     "import prowess_host.cli.main, prowess_host.transports.claim, prowess_host.workers.process_tree, "
-    "prowess_host.catalog.names, prowess_host.workers.launch"
+    "prowess_host.catalog.manifest_names, prowess_host.workers.launch"
 )
 
 # What it needs before it starts the first worker of a project that it may know.
 BEFORE_THE_WORKER = (
     "import prowess_host.cli.main, prowess_host.stderr, prowess_host.transports.claim, prowess.settings.paths, "
-    "prowess_host.workers.process_tree, prowess_host.catalog.place, prowess_host.workers.launch"
+    "prowess_host.workers.process_tree, prowess_host.catalog.manifest_path, prowess_host.workers.launch"
 )
 
 

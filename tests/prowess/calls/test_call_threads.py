@@ -441,11 +441,11 @@ async def test_a_lane_that_gets_no_thread_gives_up_its_turn():
     second.cancel()
     await asyncio.wait([second])
     lane.release()
-    assert not lane.is_left_behind
+    assert not lane.is_abandoned
     go_on.set()
     await first
     assert 3 == await threads.run(lambda: 3)
-    assert 0 == threads.count_left_behind
+    assert 0 == threads.count_abandoned
 
 
 async def test_what_is_cancelled_before_its_turn_is_not_run():
@@ -462,7 +462,7 @@ async def test_what_is_cancelled_before_its_turn_is_not_run():
     lane.post(lambda: seen.append(3))
     lane.release()
     go_on.set()
-    await until(lambda: seen and not threads.count_left_behind)
+    await until(lambda: seen and not threads.count_abandoned)
     assert [3] == seen
 
 

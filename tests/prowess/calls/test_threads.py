@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from functools import partial
@@ -55,7 +57,7 @@ async def begun(job: Job) -> None:
 
 async def gone(threads: Threads) -> None:
     with anyio.fail_after(PATIENCE):
-        await until(lambda: not threads.count_left_behind)
+        await until(lambda: not threads.count_abandoned)
 
 
 async def abandoned(threads: Threads, job: Job, **options: Any) -> None:
@@ -114,7 +116,7 @@ async def test_those_that_find_no_thread_free_wait_in_order():
     first.may_end.set()
     await asyncio.gather(running, *tasks, return_exceptions=True)
     assert [0, 2, 3] == order
-    assert 0 == threads.count_left_behind
+    assert 0 == threads.count_abandoned
 
 
 async def test_a_thread_that_is_left_behind_counts_no_more():
@@ -128,7 +130,7 @@ async def test_a_thread_that_is_left_behind_counts_no_more():
     task.cancel()
     with anyio.fail_after(PATIENCE):
         assert "free" == await waiting
-    assert 1 == threads.count_left_behind
+    assert 1 == threads.count_abandoned
     stuck.may_end.set()
     await gone(threads)
     assert "again" == await threads.run(lambda: "again")
@@ -181,7 +183,7 @@ async def test_a_care_that_fails_is_logged(caplog: pytest.LogCaptureFixture):
     assert ["cleaning up after the thing failed"] == caplog.messages
 
 
-def test_a_job_may_outlive_the_loop_it_was_asked_on():
+def test_a_job_may_outlive_the_loop_it_was_asked_on(caplog: pytest.LogCaptureFixture):
     """What it returns is then too late, too."""
     threads, job, cared = Threads(1), Job(), threading.Event()
     loop = asyncio.new_event_loop()
@@ -193,6 +195,13 @@ def test_a_job_may_outlive_the_loop_it_was_asked_on():
     job.may_end.set()
     assert cared.wait(PATIENCE)
     assert not task.done()
+    gone = threading.Event()
+    weakref.finalize(task, gone.set)
+    del task, loop, threads, job
+    end = time.monotonic() + PATIENCE
+    while not gone.is_set() and time.monotonic() < end:  # its thread may still hold it
+        gc.collect()
+    assert "Task was destroyed" in caplog.text  # here, and not in the log of another test
 
 
 async def test_idle_threads_end(monkeypatch: pytest.MonkeyPatch):
@@ -250,6 +259,6 @@ async def test_a_job_that_was_cancelled_before_its_thread_began_it_never_runs():
     worker.jobs.put(job)
     threading.Thread(target=threads._work, args=(worker,), daemon=True).start()
     await begun(following)
-    assert ([], 0) == (ran, threads.count_left_behind)
+    assert ([], 0) == (ran, threads.count_abandoned)
     following.may_end.set()
     assert "next" == await next_one

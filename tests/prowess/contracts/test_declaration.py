@@ -13,7 +13,7 @@ import pytest
 
 from prowess import skill_command
 from prowess.command import Command
-from prowess.contracts.declaration import Declaration, declaration_of, place_of
+from prowess.contracts.declaration import Declaration, declaration_of, location_of
 from prowess.errors import DeclarationError, ProwessError
 
 HERE = Path(__file__).name
@@ -105,10 +105,10 @@ def test_a_refusal_names_the_file_and_the_line_of_the_decorator():
 
 
 def test_a_refused_function_is_placed_where_it_stands():
-    """The place is the function's, decorators included, whatever line the check runs on."""
-    place = place_of(plain)
-    assert str(place) in refusal(cache_ttl=-1)
-    assert f"{__file__}:{plain.__code__.co_firstlineno}" == str(place)
+    """The location is the function's, decorators included, whatever line the check runs on."""
+    location = location_of(plain)
+    assert str(location) in refusal(cache_ttl=-1)
+    assert f"{__file__}:{plain.__code__.co_firstlineno}" == str(location)
 
 
 def test_a_lambda_needs_a_name():

@@ -581,10 +581,10 @@ def test_the_place_of_a_key_is_known(tmp_path: Path):
     """For errors that only the program around can find; the last layer counts."""
     (tmp_path / "prowess.toml").write_text('timeout = 5\nprofile = "a"\nnames = "flat"\n', "utf-8")
     settings = Settings.load(tmp_path, environ={"PROWESS_PROFILE": "b"}, flags={"names": "dotted"})
-    assert f"{tmp_path / 'prowess.toml'}:1" == settings.place_of("timeout")
-    assert "environment variable PROWESS_PROFILE" == settings.place_of("profile")
-    assert "--set names=dotted" == settings.place_of("names")
-    assert "" == settings.place_of("skills")
+    assert f"{tmp_path / 'prowess.toml'}:1" == settings.origin_of("timeout")
+    assert "environment variable PROWESS_PROFILE" == settings.origin_of("profile")
+    assert "--set names=dotted" == settings.origin_of("names")
+    assert "" == settings.origin_of("skills")
 
 
 def test_a_wrong_flag_is_named(tmp_path: Path):
@@ -707,9 +707,9 @@ def test_the_line_of_a_setting_can_be_asked_for(tmp_path: Path):
     settings = Settings.load(tmp_path, environ={})
 
     assert [f"{file}:1", f"{file}:4", f"{file}:7", f"{file}:3", str(file)] == [
-        settings.place_in_file(key) for key in ("timeout", "record.on", "api.key", "record.max_days", "threads")
+        settings.location_in_file(key) for key in ("timeout", "record.on", "api.key", "record.max_days", "threads")
     ]
-    assert "" == Settings.of({"timeout": 5}).place_in_file("timeout")
+    assert "" == Settings.of({"timeout": 5}).location_in_file("timeout")
 
 
 def test_limits_of_skills_are_a_table_of_their_own(tmp_path: Path):

@@ -213,10 +213,11 @@ async def test_the_traceback_is_in_the_log_and_nowhere_else(tmp_path: Path, capl
     async with Runtime.open(tmp_path) as runtime:
         outcome = await call(runtime, failing, {"error": "crash"})
     (record,) = caplog.records
-    first, head, frame, *_ = record.getMessage().splitlines()
+    first, head, frame, *_, last = record.getMessage().split("\n")
     assert f"test_entry.failing crashed (call {outcome.call_id})" == first
     assert "Traceback (most recent call last):" == head
     assert f'File "{__file__}"' in frame
+    assert "ZeroDivisionError: by zero" == last
     assert "Traceback" not in json.dumps(outcome.payload())
 
 

@@ -18,7 +18,7 @@ def everything(_path: str) -> bool:
 
 def paths(top: Path) -> list[str]:
     """The folders of a tree, relative to its top."""
-    return [os.path.relpath(place.path, top) for place in walk(str(top), everything).places]
+    return [os.path.relpath(folder.path, top) for folder in walk(str(top), everything).folders]
 
 
 def test_every_folder_is_found_with_what_lies_in_it(tmp_path: Path) -> None:
@@ -31,8 +31,8 @@ def test_every_folder_is_found_with_what_lies_in_it(tmp_path: Path) -> None:
     found = walk(str(tmp_path), everything)
     assert {".", "b", "b/c"} == set(paths(tmp_path))
     assert found.whole
-    (place,) = (place for place in found.places if place.path.endswith("/b"))
-    assert ("a.py", "f.py", "nowhere.py", "pipe.py") == place.files
+    (folder,) = (folder for folder in found.folders if folder.path.endswith("/b"))
+    assert ("a.py", "f.py", "nowhere.py", "pipe.py") == folder.files
 
 
 def test_links_that_lead_up_are_left_out(tmp_path: Path) -> None:
@@ -71,19 +71,19 @@ def test_very_large_and_very_deep_trees_are_cut_off(tmp_path: Path, monkeypatch:
     """And that is said."""
     deep = tmp_path / "deep"
     deep.joinpath(*["d"] * 70).mkdir(parents=True)
-    assert 65 == len(walk(str(deep), everything).places)
+    assert 65 == len(walk(str(deep), everything).folders)
     assert not walk(str(deep), everything).whole
     monkeypatch.setattr(tree, "_MOST", 10)
-    assert 10 == len(walk(str(deep), everything).places)
+    assert 10 == len(walk(str(deep), everything).folders)
 
 
 def test_what_cannot_be_looked_at_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder that has gone, and a link of which one may not know where it leads."""
-    assert () == walk(str(tmp_path / "none"), everything).places
+    assert () == walk(str(tmp_path / "none"), everything).folders
     (tmp_path / "a").mkdir()
     (tmp_path / "a/loop").symlink_to("loop")
     assert [".", "a"] == paths(tmp_path)
-    assert ["."] == [os.path.relpath(place.path, tmp_path) for place in walk(str(tmp_path), lambda _: False).places]
+    assert ["."] == [os.path.relpath(folder.path, tmp_path) for folder in walk(str(tmp_path), lambda _: False).folders]
 
     class Unknown:
         name = path = "x"

@@ -33,7 +33,7 @@ from prowess.worker.link import Frame, Link, encode_frame, receive
 from prowess.worker.messages import RELEASE, VERSION, Kind, hello
 from prowess.worker.progress import Thread
 from prowess.worker.serving import Imports, LinkServer, _Head, main, serve
-from prowess.worker.watchdog import Watchdog, _place
+from prowess.worker.watchdog import Watchdog, _location
 
 SKILL = """
     from __future__ import annotations
@@ -1131,7 +1131,7 @@ async def test_serving_a_host_that_has_gone_already_is_over(tmp_path: Path):
 
 async def test_a_watchdog_without_a_loop_in_that_thread_still_says_something(caplog: pytest.LogCaptureFixture):
     """The thread may have gone."""
-    assert "an unknown place" == _place(-1)
+    assert "an unknown place" == _location(-1)
 
 
 async def test_root_is_on_the_path_only_once(tmp_path: Path):

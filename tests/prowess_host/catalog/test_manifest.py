@@ -19,7 +19,7 @@ from prowess.settings.settings import Settings
 from prowess.skills.description import environment_of
 from prowess.skills.stamps import Stamp
 from prowess_host.catalog.manifest import NOTHING, Manifest, Standing, read_manifest, write_manifest
-from prowess_host.catalog.place import is_known, manifest_path, shape_now, shape_of
+from prowess_host.catalog.manifest_path import is_known, manifest_path, shape_now, shape_of
 
 SHAPE = "shape"
 COMMAND = "from prowess import skill_command\n@skill_command\ndef run(): ...\n"

@@ -74,6 +74,14 @@ def many(ids: list[int], where: dict[str, str] | None = None, *, flag: bool = Fa
 @skill_command
 def here() -> str:
     return str(Path.cwd())
+
+@skill_command(retry_on=OSError, max_attempts=1)
+def fails(how: Literal["crashes", "fails again", "is wrong"]) -> int:
+    if how == "crashes":
+        raise KeyError("gone")
+    if how == "fails again":
+        raise OSError("full")
+    return how
 '''
 
 
@@ -244,6 +252,20 @@ def test_wrong_values_are_told_with_right_ones(
     err = capsys.readouterr().err
     for text in told:
         assert text in err
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [("crashes", "KeyError: 'gone' (call "), ("fails again", "OSError: full (call "), ("is wrong", "t.fails: the")],
+)
+def test_an_error_that_the_log_shows_with_more_is_what_a_client_gets(
+    how: str, told: str, project: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The log is on stderr, too: so the same words have to say what they are."""
+    assert 1 == run(["call", "t.fails", f"how={how}"])
+    logged, _, result = capfd.readouterr().err.partition("A client gets: ")
+    assert all(line.startswith("[t.fails] ") for line in logged.splitlines())
+    assert result.startswith(told)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from on_a_terminal import on_a_terminal
 
 from prowess_host.cli.commands import run
 
@@ -140,8 +141,11 @@ def test_broken_file_of_one_client_does_not_keep_the_others_back(
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["connect"], "name a client, for example: prowess connect "),
-        (["disconnect"], "name a client, for example: prowess disconnect "),
+        (
+            ["connect"],
+            "name a client, for example: prowess connect claude-code. No known client is found here. There are:\n  claude-code, ",
+        ),
+        (["disconnect"], "name a client, for example: prowess disconnect claude-code. No known"),
         (["connect", "cursr"], "unknown client 'cursr'; did you mean \"cursor\"?"),
         (["connect", "windsurf", "--scope", "project"], "Windsurf has no settings of a project: use --scope user"),
         (["connect", "cursor", "--name", "a_b"], "--name 'a_b' must be letters, digits and -"),
@@ -174,6 +178,43 @@ def test_variables_are_written_by_name_or_with_a_value(project: Path) -> None:
     servers = json.loads((project / ".gemini/settings.json").read_text())["mcpServers"]
     assert {"A": "1", "B": "${B}"} == servers["prowess"]["env"]
     assert '"A": "1"' in (project / ".zed/settings.json").read_text()
+
+
+def test_without_a_name_the_commands_for_the_clients_found_here_are_shown(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a pipe, where nobody can choose."""
+    (project.parent / ".junie").mkdir()
+    (project.parent / ".config/zed").mkdir(parents=True)
+    for verb in ("connect", "disconnect"):
+        assert 2 == run([verb])
+        told = capsys.readouterr().err
+        assert (
+            f"prowess: name a client. Found here:\n  prowess {verb} zed     Zed\n  prowess {verb} junie   JetBrains (Junie)\n"
+            "Not found here: claude-code, "
+        ) in told
+    assert {"skills/talk.py"} == files_in(project)
+
+
+def test_a_person_chooses_among_the_clients_found_here(project: Path) -> None:
+    """By number or name; a name that is wrong is asked for again; the list names only what is found."""
+    (project.parent / ".junie").mkdir()
+    (project.parent / ".config/zed").mkdir(parents=True)
+    with on_a_terminal("connect", "--no-try", cwd=project) as terminal:
+        terminal.wait_for("Found here:\n   1  zed              Zed\n   2  junie ")
+        terminal.wait_for("numbers or names, or all: ")
+        for wrong, told in (("3", "type a number from 1 to 2"), ("zet", 'did you mean "zed"?')):
+            terminal.type(f"{wrong}\n")
+            terminal.wait_for(told)
+        terminal.type("2, cursor junie\n")
+        assert 0 == terminal.finish(), terminal.seen
+    assert {".junie/mcp/mcp.json", ".cursor/mcp.json", "skills/talk.py"} == files_in(project)
+    with on_a_terminal("connect", "--dry-run", cwd=project) as terminal:
+        terminal.wait_for("or all: ")
+        terminal.type("all\n")
+        assert 0 == terminal.finish()
+    assert "Zed  .zed/settings.json" in terminal.seen
+    assert "JetBrains (Junie)  .junie/mcp/mcp.json" in terminal.seen
 
 
 def test_all_means_the_clients_that_are_found(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

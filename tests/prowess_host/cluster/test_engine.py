@@ -307,7 +307,7 @@ async def test_token_is_needed_and_never_shown(tmp_path: Path) -> None:
         assert await right.ready(PATIENCE)
         assert await inside.ready(PATIENCE)
         await refused(wrong, "Authorization")  # at first, the engine may hang up before that is read
-        shown = [f"{each.state} {each.place}" for each in (wrong, right, inside)]
+        shown = [f"{each.state} {each.address}" for each in (wrong, right, inside)]
         for secret in ("wrong-token", "s3cret-token"):
             assert secret not in " ".join(shown)
         for each in (wrong, right, inside):

@@ -164,7 +164,7 @@ async def first_leaves(agent: Agent, host: Any) -> None:
 
 
 def places(host: Any) -> list[Any]:
-    return [pool.placement for pool in host.project.workers.pools if pool.placement.place]
+    return [pool.placement for pool in host.project.workers.pools if pool.placement.labels]
 
 
 async def test_more_files_than_fit_into_an_answer_are_brought(

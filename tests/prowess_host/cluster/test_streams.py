@@ -141,11 +141,11 @@ async def test_what_was_said_while_the_engine_was_gone_arrives_when_it_is_back()
     one, other = End(engine, "a", "b"), End(engine, "b", "a")
     engine.set_up(up=False)
     one.stream.send(1, b"meanwhile")
-    assert (1, 0) == (one.stream.sent, one.stream.left)
+    assert (1, 0) == (one.stream.sent, one.stream.departed)
     engine.set_up(up=True)
     await until(lambda: other.heard)
     assert [(1, b"meanwhile")] == other.heard
-    assert 1 == one.stream.left
+    assert 1 == one.stream.departed
     for end in (one, other):
         end.stream.close()
 

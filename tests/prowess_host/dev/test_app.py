@@ -20,8 +20,8 @@ from prowess.settings.settings import Settings
 from prowess_host.dev.app import DevApp
 from prowess_host.dev.messages import PageRequest, PageResponse, PageStream
 from prowess_host.project import Project
-from prowess_host.records.place import record_path
 from prowess_host.records.reading import RecordReader
+from prowess_host.records.record_path import record_path
 
 SKILL = """
     @skill_command(read_only=True)

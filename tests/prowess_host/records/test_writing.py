@@ -20,7 +20,7 @@ from piped import HANDSHAKE, STATELESS, hosted, make_project, result, until
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
 from prowess_host.records import events, recording, writing
-from prowess_host.records.place import record_path
+from prowess_host.records.record_path import record_path
 
 SKILL = """
     from pydantic import SecretStr

@@ -714,6 +714,20 @@ async def test_concurrency_counts_a_thread_that_is_left_behind(tmp_path: Path, e
         assert "beside another one: False" == said
 
 
+async def test_the_word_timeout_in_metadata_of_an_author_is_no_timeout(tmp_path: Path):
+    """Only after a call whose time was up may its thread run on."""
+    body = """
+    @skill_command(concurrency=1)
+    def told(kind: str) -> dict:
+        return {"content": [{"type": "text", "text": ""}], "isError": False, "_meta": {kind: "timeout"}}
+    """
+    async with inside(make_project(tmp_path, "[host]\ncancel_grace = 600\n", t=body)) as host:
+        for kind, count in (("mine", 0), ("prowess/kind", 1)):
+            assert {kind: "timeout"} == (await host.call("t_told", kind=kind))["_meta"]
+            [worker] = host.project.workers.pools.own.workers
+            assert count == len(worker.given_up)
+
+
 async def test_a_pool_shares_calls_out(tmp_path: Path):
     """Several workers, and what is cached or limited sticks to one of them."""
     async with hosted(make(tmp_path, "[host]\nworkers = 2\n"), forked=True) as host:

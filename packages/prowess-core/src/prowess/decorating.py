@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeAlias, TypeVar, 
 from prowess.contracts.contract import TOOL, Hints
 from prowess.contracts.declaration import (
     Declaration,
-    Place,
+    Location,
     Refusal,
     attempts,
     check,
@@ -20,7 +20,7 @@ from prowess.contracts.declaration import (
     check_options,
     exception_types,
     is_async,
-    place_of,
+    location_of,
     seconds,
     take_note,
 )
@@ -92,7 +92,7 @@ def decorated(
 def _decorated(
     kind: str, written: inspect.Signature, function: object, options: dict[str, Any], frame: FrameType
 ) -> Any:
-    checked = check_function(function, Place(frame.f_code.co_filename, frame.f_lineno), kind)
+    checked = check_function(function, Location(frame.f_code.co_filename, frame.f_lineno), kind)
     nested = frame.f_locals is not frame.f_globals and _postponed(checked)
     declared = _declared(kind, written.parameters, checked, options, frame if nested else None)
     check(declared)
@@ -111,7 +111,7 @@ def _declared(
 ) -> Declaration:
     """Make a declaration from the options. Rejects unknown options."""
     name = options.get("name")
-    refuse = Refusal(function.__name__ if name is None else str(name), place_of(function), kind)
+    refuse = Refusal(function.__name__ if name is None else str(name), location_of(function), kind)
     for unknown in sorted(options.keys() - parameters.keys()):
         near = did_you_mean(unknown, parameters).removeprefix("; ").capitalize()
         refuse(f"{refuse.decorator} has no parameter {unknown!r}", near or f"See help({refuse.decorator})")

@@ -1,10 +1,11 @@
-"""Type names for JSON as plain Python data, factories for fields of these types, and copies of such data."""
+"""Type names for JSON as plain Python data, factories for fields of these types, and copies and texts of such data."""
 
 from __future__ import annotations
 
+import json
 from typing import Any, TypeAlias, cast
 
-__all__ = ["Json", "JsonObject", "Schema", "copied", "new_object"]
+__all__ = ["Json", "JsonObject", "Schema", "copied", "encodable", "json_bytes", "new_object"]
 
 Json: TypeAlias = "bool | int | float | str | list[Any] | dict[str, Any] | None"
 JsonObject: TypeAlias = "dict[str, Any]"
@@ -27,3 +28,16 @@ def copied(data: Any) -> Any:
     if isinstance(data, list):
         return [copied(item) for item in cast("list[Any]", data)]
     return data
+
+
+# A Python text may hold lone surrogates (from an escape in JSON, or from a file name), which UTF-8 cannot hold.
+
+
+def encodable(text: str) -> str:
+    """The text with lone surrogates escaped, so that it can be encoded."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def json_bytes(data: Any) -> bytes:
+    """JSON in UTF-8. Lone surrogates become the JSON escapes for them, which we read, but not every client."""
+    return json.dumps(data, ensure_ascii=False).encode("utf-8", "backslashreplace")

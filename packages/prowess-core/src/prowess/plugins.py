@@ -10,7 +10,7 @@ from typing import Any, Final
 import pluggy
 
 from prowess import hookspecs
-from prowess.contracts.declaration import place_of
+from prowess.contracts.declaration import location_of
 from prowess.errors import LoadError, did_you_mean
 
 __all__ = ["Plugins"]
@@ -76,8 +76,8 @@ class _Manager(pluggy.PluginManager):
         problem = _unmarked(plugin, name) if options is None else _problem(plugin, name, options)
         if problem is None:
             return options
-        place = place_of(getattr(plugin, name))
-        self.refused.append(LoadError(problem, file=place.file, line=place.line))
+        location = location_of(getattr(plugin, name))
+        self.refused.append(LoadError(problem, file=location.file, line=location.line))
         return None
 
 

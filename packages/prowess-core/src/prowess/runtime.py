@@ -201,7 +201,7 @@ class Runtime:
     @property
     def abandoned_threads(self) -> int:
         """The number of cancelled sync calls that still run."""
-        return self._services.threads.count_left_behind
+        return self._services.threads.count_abandoned
 
     async def aclose(self) -> None:
         """Close singletons and modules. Running calls lose their injected singletons."""

@@ -7,7 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, get_overloads, overload
 
-from prowess.contracts.declaration import Place, Refusal
+from prowess.contracts.declaration import Location, Refusal
 from prowess.contracts.kinds import PROMPT, RESOURCE
 from prowess.decorating import Awaited, Command, Decorator, decorated
 
@@ -65,9 +65,9 @@ def resource(uri: str, /, **options: Any) -> Any:
     """
     frame = sys._getframe(1)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     if not isinstance(uri, str):  # pyright: ignore[reportUnnecessaryIsInstance] - `@resource` without a URI
-        place = Place(frame.f_code.co_filename, frame.f_lineno)
+        location = Location(frame.f_code.co_filename, frame.f_lineno)
         shown = getattr(uri, "__name__", repr(uri))
-        Refusal(shown, place, RESOURCE)("a resource needs a URI", 'Write it like @resource("notes://today")')
+        Refusal(shown, location, RESOURCE)("a resource needs a URI", 'Write it like @resource("notes://today")')
     return decorated(RESOURCE, _RESOURCE, None, {**options, "uri": uri}, frame)
 
 

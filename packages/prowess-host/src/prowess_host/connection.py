@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from prowess.contracts.contract import TOOL
 from prowess.contracts.kinds import RESOURCE
 from prowess.errors import InputError, did_you_mean
+from prowess.jsontypes import encodable
 from prowess.results.paging import META_CUT, READ_MORE, notice
 from prowess_host.catalog.listing import DIAGNOSTICS
 from prowess_host.long_results import CLIENT_LIMITS, Pages, ResultPage, UnknownCursor
@@ -438,8 +439,7 @@ class Connection:
         return has_room
 
     def _report_text(self, call: RequestInFlight, text: str, *, is_error: bool = False, meta: bytes = b"{}") -> None:
-        text = text.encode("utf-8", "backslashreplace").decode()
-        body = dumps({"content": [{"type": "text", "text": text}], "isError": is_error})
+        body = dumps({"content": [{"type": "text", "text": encodable(text)}], "isError": is_error})
         call.back.write(self._session.answer(call, body, meta=meta))
 
     def show(self, before: Listing, after: Listing) -> None:

@@ -168,7 +168,7 @@ class Project:
         settings, mark = self.settings, self.workers.mark
 
         def open_book() -> StateWriter:
-            from prowess_host.records.place import record_path
+            from prowess_host.records.record_path import record_path
             from prowess_host.records.writing import RecordWriter  # imports sqlite3, after the first answer
 
             on_rows = self.sharing.record if self.sharing is not None else None

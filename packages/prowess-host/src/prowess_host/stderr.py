@@ -76,7 +76,7 @@ class Complaints(io.TextIOBase):
         """Waiting bytes that have been read."""
         self._dropped = 0
         self._draining = False
-        self._gives_up = False
+        self._drops_rest = False
         """Whether to drop the rest of the current write too."""
         self._is_line_whole = True
         """Whether the last write ended a line. If not, the notice about dropped lines starts a new one."""
@@ -115,7 +115,7 @@ class Complaints(io.TextIOBase):
             self._dropped += sum(_lines(data) for data in self._waiting)
             self._waiting.clear()
             self._size = 0
-            self._gives_up = True
+            self._drops_rest = True
             self._changed.wait_for(lambda: not self._draining, seconds)
 
     def _write_at_once(self, data: bytes) -> int:
@@ -164,15 +164,15 @@ class Complaints(io.TextIOBase):
                 self._write_on(memoryview(data))
 
     def _write_on(self, view: memoryview) -> None:
-        """Write all of it, unless `finish` gives up meanwhile."""
+        """Write all of it, unless `finish` drops the rest meanwhile."""
         done = 0
         while done < len(view):
             size = write_some(self._fd, view[done:])
             done += size
             with self._changed:
                 self._taken += size
-                if self._gives_up:
-                    self._gives_up = False
+                if self._drops_rest:
+                    self._drops_rest = False
                     rest = bytes(view[done:])
                     self._dropped += _lines(rest)
                     self._is_line_whole = bytes(view[:done]).endswith(b"\n")

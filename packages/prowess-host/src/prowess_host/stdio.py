@@ -19,7 +19,7 @@ from prowess_host.protocol.identity import Server
 from prowess_host.protocol.lines import LineSplitter, Oversized
 from prowess_host.protocol.numbers import MOST_DIGITS
 from prowess_host.transports.claim import Claim
-from prowess_host.transports.stdio import Reader, Writer
+from prowess_host.transports.pipes import Reader, Writer
 from prowess_host.workers.launch import Launched
 from prowess_host.workers.process import spawner
 from prowess_host.workers.process_tree import end_remaining, reap_orphans
@@ -99,7 +99,7 @@ class StdioHost:
         """Continue reading when the client has read, or has left."""
         if self._ended.is_set():
             return
-        if self._writer.full and not self._reader.left:
+        if self._writer.full and not self._reader.has_left:
             self._loop.call_later(_LOOK_AGAIN, self._resume_reading)
         else:
             self._reader.start()
@@ -125,7 +125,7 @@ class StdioHost:
         """
         connection, clock = self._connection, self._project.workers.clock()
         end, due, before = self._loop.time() + _LONGEST, math.inf, None
-        while connection.in_flight and not self._is_left and clock.read() < due and self._loop.time() < end:
+        while connection.in_flight and not self._has_left and clock.read() < due and self._loop.time() < end:
             unbegun = 0 if self._exit_code else connection.unbegun
             state = (connection.in_flight, connection.running, unbegun)
             if state != before:
@@ -134,6 +134,6 @@ class StdioHost:
             await asyncio.sleep(_LOOK)
 
     @property
-    def _is_left(self) -> bool:
+    def _has_left(self) -> bool:
         """Whether the client has stopped reading."""
-        return self._broke or self._writer.left
+        return self._broke or self._writer.has_left

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from prowess.errors import SettingsError, parts_of_capability
+from prowess.jsontypes import encodable
 from prowess.worker.messages import CallHead
 from prowess_host.protocol.codec import dumps, encode_notification
 from prowess_host.protocol.eras import CAPABILITIES_KEY, CLIENT_KEY, LOG_LEVEL_KEY, VERSION_KEY, takes_tasks
@@ -206,7 +207,7 @@ class ToolCall:
         self._may_ask(how)
         how["wire"] = {"protocol": call.revision.version, "transport": self._session.transport}
         if self._names_request:
-            how["request"] = str(call.id).encode("utf-8", "backslashreplace").decode()
+            how["request"] = encodable(str(call.id))
         meta: JsonObject = call.params.get("_meta") or {}  # a request has an object, or none
         traces = {name: meta[name] for name in _TRACING if isinstance(meta.get(name), str)}
         if traces:

@@ -19,7 +19,7 @@ from pydantic_core import from_json, to_json, to_jsonable_python
 from prowess.calls.jsontext import decode_object, decode_texts
 from prowess.errors import InputError
 from prowess.frozen import frozen
-from prowess.jsontypes import Json, Schema
+from prowess.jsontypes import Json, Schema, encodable
 from prowess.profiles.profile import decode_arguments
 from prowess.schemas.adapters import Adapter
 from prowess.schemas.explicit import validate as validate_explicit
@@ -197,7 +197,7 @@ class ArgumentReader:
         try:
             return convert(*data, **options)
         except Exception as error:  # a foreign object may raise anything when it is serialised
-            text = str(error).encode("utf-8", "backslashreplace").decode()
+            text = encodable(str(error))
             raise InputError(self.command, [f"arguments: cannot be read as JSON ({text})"]) from error
 
     def canonical(self, values: dict[str, Any], defaults: Mapping[str, Any], unlike: list[str] | None = None) -> Json:

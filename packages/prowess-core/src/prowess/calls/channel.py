@@ -14,7 +14,7 @@ from math import inf
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 from prowess.calls.deadline import Deadline
-from prowess.jsontypes import Json, JsonObject, new_object
+from prowess.jsontypes import Json, JsonObject, encodable, new_object
 
 __all__ = ["Arguments", "Call", "Channel", "Questions", "SharedResults", "Withdrawn"]
 
@@ -125,8 +125,8 @@ class Call:
     """For a resource: the requested URI."""
     time: Deadline | None = None
     """The deadline, once it has started."""
-    place: Any = None
-    """The place for the sync code of the call, if injected objects bind it to a thread."""
+    lane: Any = None
+    """The threads for the sync code of the call, if injected objects bind it to one."""
     _done: float | None = None
     """The last reported progress, which never decreases, even in another attempt."""
     _people: int = 0
@@ -360,7 +360,7 @@ class Call:
         """A text for people, models or logs, with injected secrets masked, that can be encoded."""
         for secret in self.secrets:
             text = text.replace(secret, "***")
-        return text.encode("utf-8", "backslashreplace").decode()
+        return encodable(text)
 
     def shown_data(self, data: Json) -> Any:
         """The same for JSON data."""

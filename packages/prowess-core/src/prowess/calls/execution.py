@@ -61,7 +61,7 @@ async def _in_thread(
             call.leave_thread()
 
     try:
-        value = await (call.place or threads).run(body, late=_discard, label=call.id)
+        value = await (call.lane or threads).run(body, late=_discard, label=call.id)
         if value is _EXPIRED:
             await call.expire()
     except Raised as error:
@@ -107,7 +107,7 @@ async def _finished(value: Any, call: Call, threads: Threads) -> Any:
             value = await _collected_async(value, call)
         elif _has(value, "__next__"):
             collect = functools.partial(_collected, value, call)
-            value = await (call.place or threads).run(collect, late=_discard, label=call.id)
+            value = await (call.lane or threads).run(collect, late=_discard, label=call.id)
         else:
             return value
 

@@ -12,6 +12,7 @@ from typing import Final
 from prowess.calls.advice import advice
 from prowess.contracts.catalog import Failure
 from prowess.errors import DeclarationError, LoadError, ProwessError, message_of, named_error, shortened
+from prowess.jsontypes import encodable
 
 __all__ = ["failure_of", "is_interrupt"]
 
@@ -24,12 +25,12 @@ _LINE: Final = 80
 def failure_of(error: BaseException, *, source: str, package: str, file: str | None = None) -> Failure:
     """An exception as an entry of the catalog.
 
-    The place is the one the error names, else the innermost line in a module of `package`, else just `file`.
+    The location is the one the error names, else the innermost line in a module of `package`, else just `file`.
     """
-    named = _named_place(error)
-    place = named or next(_lines_in(package, error), (file, None))
-    help_ = advice(error, place[0])
-    return Failure(source, f"{_reason(error, named)}. {help_}" if help_ else _reason(error, named), *place)
+    named = _named_location(error)
+    location = named or next(_lines_in(package, error), (file, None))
+    help_ = advice(error, location[0])
+    return Failure(source, f"{_reason(error, named)}. {help_}" if help_ else _reason(error, named), *location)
 
 
 def is_interrupt(error: BaseException) -> bool:
@@ -37,7 +38,7 @@ def is_interrupt(error: BaseException) -> bool:
     return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
-def _named_place(error: BaseException) -> tuple[str | None, int | None] | None:
+def _named_location(error: BaseException) -> tuple[str | None, int | None] | None:
     if isinstance(error, (LoadError, DeclarationError)) and error.file is not None:
         return error.file, error.line
     if isinstance(error, SyntaxError) and error.filename and Path(error.filename).is_file():
@@ -53,13 +54,13 @@ def _lines_in(package: str, error: BaseException) -> Iterator[tuple[str, int]]:
             yield frame.f_code.co_filename, line
 
 
-def _reason(error: BaseException, place: tuple[str | None, int | None] | None) -> str:
+def _reason(error: BaseException, location: tuple[str | None, int | None] | None) -> str:
     text = error.reason if isinstance(error, LoadError) else message_of(error)
     if isinstance(error, DeclarationError):
         text = text.removeprefix(f"{error.file}:{error.line}: ")
-    elif isinstance(error, SyntaxError) and place is not None:
+    elif isinstance(error, SyntaxError) and location is not None:
         line = shortened((error.text or "").strip(), _LINE)
         text = f"{error.msg}: {line}" if line else error.msg
     if not isinstance(error, ProwessError):
         text = named_error(error, text)
-    return _SYNTHETIC.sub("", text).encode(errors="backslashreplace").decode()
+    return encodable(_SYNTHETIC.sub("", text))

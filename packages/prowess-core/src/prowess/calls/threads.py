@@ -136,7 +136,7 @@ class Threads:
         self._running = 0
         self._idle: list[_Worker] = []
         self._waiting: deque[_Job] = deque()
-        self._left_behind: set[int] = set()
+        self._abandoned: set[int] = set()
         self._lock = threading.Lock()
         self._inline = False
 
@@ -156,9 +156,9 @@ class Threads:
         return Lane(self, label)
 
     @property
-    def count_left_behind(self) -> int:
+    def count_abandoned(self) -> int:
         """The number of abandoned jobs that still run. Read after every call, so without a lock."""
-        return len(self._left_behind)
+        return len(self._abandoned)
 
     # For lanes
 
@@ -194,7 +194,7 @@ class Threads:
                 return False
             job.abandoned = True
             if job.begun and host is not None and not host.abandoned:
-                self._give_up(host)
+                self._mark_abandoned(host)
             return True
 
     def withdraw(self, host: _Job) -> None:
@@ -231,16 +231,16 @@ class Threads:
         """Handle a cancelled caller: drop the job if it has not begun, abandon its thread if it runs, else dispose of its value."""
         with self._lock:
             if job.result is None:
-                self._give_up(job)
+                self._mark_abandoned(job)
                 return
         self._begin(_Job(job.dispose, _ignore, job.label))
 
-    def _give_up(self, job: _Job) -> None:
+    def _mark_abandoned(self, job: _Job) -> None:
         job.abandoned = True
         if job in self._waiting:
             self._waiting.remove(job)
         elif job.begun:
-            self._left_behind.add(id(job))
+            self._abandoned.add(id(job))
             self._running -= 1
             if self._waiting:
                 self._start(self._waiting.popleft())
@@ -261,13 +261,13 @@ class Threads:
         result = job.perform() if job.begun else None
         with self._lock:
             job.result = result
-            is_left = job.begun and job.abandoned
-            following = None if is_left else self._free(worker)
-        if is_left:
+            is_abandoned = job.begun and job.abandoned
+            following = None if is_abandoned else self._free(worker)
+        if is_abandoned:
             self._leave(job)
         elif job.begun:
             job.wake()
-        return following, not is_left
+        return following, not is_abandoned
 
     def _free(self, worker: _Worker) -> _Job | None:
         """The next waiting job. Without one, the thread becomes idle before its result is announced."""
@@ -280,7 +280,7 @@ class Threads:
         """Handle the end of an abandoned thread."""
         job.dispose()
         with self._lock:
-            self._left_behind.remove(id(job))
+            self._abandoned.remove(id(job))
 
     def _next(self, worker: _Worker) -> _Job | None:
         """Wait for the next job of an idle thread; `None` ends it."""
@@ -305,26 +305,26 @@ class Lane:
     continues, and the thread counts as abandoned; later functions wait in the same thread until it has ended.
     """
 
-    __slots__ = ("_host", "_label", "_left", "_steps", "_threads")
+    __slots__ = ("_abandoned", "_host", "_label", "_steps", "_threads")
 
     def __init__(self, threads: Threads, label: str) -> None:
         self._threads = threads
         self._label = label
         self._host: _Job | None = None
         """The job of the pool that keeps the thread."""
-        self._left: _Job | None = None
+        self._abandoned: _Job | None = None
         """The last abandoned job."""
         self._steps: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
 
     @property
-    def is_left_behind(self) -> bool:
+    def is_abandoned(self) -> bool:
         """Whether the thread runs or ran a function whose caller was cancelled."""
         return self._host is not None and self._host.abandoned
 
     @property
     def is_busy(self) -> bool:
         """Whether an abandoned function still runs."""
-        return self._left is not None and self._left.result is None
+        return self._abandoned is not None and self._abandoned.result is None
 
     async def run(
         self, function: Callable[[], Any], *, late: Callable[[Any], object] = _ignore, label: str = ""
@@ -359,7 +359,7 @@ class Lane:
 
     def _abandon(self, job: _Job) -> None:
         if self._threads.leave(job, self._host):
-            self._left = job
+            self._abandoned = job
         else:
             self.post(job.dispose)
 

@@ -35,7 +35,7 @@ def shortened(error: BaseException) -> str:
         if one is not None:
             _begin_with_the_author(one.stack)
             waiting += [one.__cause__, one.__context__, *(one.exceptions or ())]
-    return "".join(shown.format())
+    return "".join(shown.format()).rstrip("\n")
 
 
 def _begin_with_the_author(stack: traceback.StackSummary) -> None:

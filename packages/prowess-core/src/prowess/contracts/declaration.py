@@ -26,7 +26,7 @@ __all__ = [
     "NOTE",
     "Declaration",
     "InjectedSetting",
-    "Place",
+    "Location",
     "Refusal",
     "attempts",
     "check",
@@ -36,10 +36,10 @@ __all__ = [
     "exception_types",
     "innermost",
     "is_async",
+    "location_of",
     "made_in",
     "note_of",
     "parse_injected",
-    "place_of",
     "seconds",
     "take_note",
 ]
@@ -80,7 +80,7 @@ _ENVIRONMENT: Final = "env:"
 
 
 @frozen
-class Place:
+class Location:
     """The file and line of a function."""
 
     file: str
@@ -104,10 +104,10 @@ def _wrapped(function: Any) -> object:
     return function.__wrapped__
 
 
-def place_of(function: Callable[..., Any]) -> Place:
+def location_of(function: Callable[..., Any]) -> Location:
     """The file and the first line of a function, including its decorators."""
     code = innermost(function).__code__
-    return Place(code.co_filename, code.co_firstlineno)
+    return Location(code.co_filename, code.co_firstlineno)
 
 
 @dataclass(slots=True)
@@ -153,9 +153,9 @@ class Declaration:
     """The object that the decorator returned. A wrapper around it may have a copy of the note."""
 
     @property
-    def place(self) -> Place:
+    def location(self) -> Location:
         """The file and line of its function."""
-        return place_of(self.function)
+        return location_of(self.function)
 
     @property
     def decorator(self) -> str:
@@ -205,34 +205,34 @@ def declaration_of(value: object) -> Declaration | None:
 class Refusal:
     """Raises `DeclarationError` for one command, on behalf of every check of the decorator."""
 
-    def __init__(self, name: str, place: Place, kind: str = TOOL) -> None:
+    def __init__(self, name: str, location: Location, kind: str = TOOL) -> None:
         self._name = name
-        self._place = place
+        self._location = location
         self.decorator = KINDS[kind].decorator
 
     def __call__(self, problem: str, remedy: str) -> NoReturn:
         """Raise the error with the problem and the remedy."""
-        raise DeclarationError(self._name, problem, remedy, file=self._place.file, line=self._place.line)
+        raise DeclarationError(self._name, problem, remedy, file=self._location.file, line=self._location.line)
 
 
-def check_function(function: object, place: Place, kind: str = TOOL) -> Callable[..., Any]:
-    """Refuse everything except a plain function, with a remedy. `place` is that of the decorator."""
+def check_function(function: object, location: Location, kind: str = TOOL) -> Callable[..., Any]:
+    """Refuse everything except a plain function, with a remedy. `location` is that of the decorator."""
     noun = KINDS[kind].noun
     if (note := note_of(function)) is not None:
-        refuse = Refusal(getattr(function, "__name__", repr(function)), place)
+        refuse = Refusal(getattr(function, "__name__", repr(function)), location)
         refuse(
             f"it is already a {KINDS[note.kind].noun}",
             f"Decorate it once; for a second {noun}, decorate its .raw under another name",
         )
     if isinstance(function, (staticmethod, classmethod, MethodType)):
         method = cast("Any", function).__func__
-        Refusal(method.__name__, place)(f"methods cannot be {noun}s", _AS_A_FUNCTION)
+        Refusal(method.__name__, location)(f"methods cannot be {noun}s", _AS_A_FUNCTION)
     if not inspect.isfunction(function):
         what = "a class" if isinstance(function, type) else f"an instance of {type(function).__name__}"
-        Refusal(getattr(function, "__name__", repr(function)), place)(f"{what} cannot be a {noun}", _WRAP_IT)
+        Refusal(getattr(function, "__name__", repr(function)), location)(f"{what} cannot be a {noun}", _WRAP_IT)
     owner = function.__qualname__.rpartition(".")[0]
     if owner and not owner.endswith("<locals>"):
-        Refusal(function.__name__, place_of(function))(f"it is a method of {owner}", _AS_A_FUNCTION)
+        Refusal(function.__name__, location_of(function))(f"it is a method of {owner}", _AS_A_FUNCTION)
     return function
 
 
@@ -249,7 +249,7 @@ def check_options(given: Mapping[str, Any], refuse: Refusal) -> None:
 
 def check(declared: Declaration) -> None:
     """Refuse options that cannot work, are dangerous, or have no effect."""
-    refuse = Refusal(declared.name, declared.place, declared.kind)
+    refuse = Refusal(declared.name, declared.location, declared.kind)
     _check_names(declared, refuse)
     _check_numbers(declared, refuse)
     _check_dangers(declared, refuse)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_orig
 
 import typing_extensions
 
-from prowess.contracts.declaration import Declaration, Place, innermost
+from prowess.contracts.declaration import Declaration, Location, innermost
 from prowess.errors import SchemaError
 from prowess.frozen import frozen
 
@@ -98,7 +98,7 @@ class Signature:
 
 def read(declared: Declaration) -> Signature:
     """The signature of a declared function. Raises an error that names an unresolvable annotation."""
-    names = _Names(innermost(declared.function).__globals__, declared.local_names(), declared.place)
+    names = _Names(innermost(declared.function).__globals__, declared.local_names(), declared.location)
     written = inspect.signature(declared.function)
     parameters: list[Parameter] = []
     takes_args, extra = "", MISSING
@@ -147,7 +147,7 @@ class _Names:
 
     global_names: dict[str, Any]
     local_names: Mapping[str, Any]
-    place: Place
+    location: Location
 
     def resolve(self, annotation: Any, what: str) -> Any:
         """An annotation as a type, with forward references resolved; `Any` without an annotation."""
@@ -174,7 +174,9 @@ class _Names:
         remedy = "import or define the name in this module, outside of `if TYPE_CHECKING:`"
         if not isinstance(error, NameError):
             remedy = "write a type there"
-        return SchemaError(f"{what} cannot be resolved ({error}); {remedy}", file=self.place.file, line=self.place.line)
+        return SchemaError(
+            f"{what} cannot be resolved ({error}); {remedy}", file=self.location.file, line=self.location.line
+        )
 
 
 def _shown(annotation: Any) -> str:

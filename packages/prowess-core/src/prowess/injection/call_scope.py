@@ -59,10 +59,10 @@ class CallScope:
             self._explain(error.error)
         if self._resources is None:
             return
-        lane = self._call.place
+        lane = self._call.lane
         if isinstance(lane, Inline):
             await self._resources.close(error)
-        elif lane.is_left_behind:
+        elif lane.is_abandoned:
             self._injectables.close_later(self._resources, lane, error)
         else:
             try:
@@ -149,7 +149,7 @@ class CallScope:
     async def _make(self, recipe: Recipe) -> Any:
         opened = self._opened()
         if recipe.lifetime == "singleton":  # a singleton of the container: all others are made by now
-            return await self._injectables.contained(recipe, self._call.place)
+            return await self._injectables.contained(recipe, self._call.lane)
         needs = () if recipe.is_contained else recipe.needs  # the container resolves its own dependencies
         parts = {name: await self._part(key) for name, key in needs}
         with providing(recipe.key):
@@ -161,8 +161,8 @@ class CallScope:
     def _opened(self) -> Resources:
         """The resources of the call in its thread. From now on, the command runs there too."""
         if self._resources is None:
-            place = self._call.place = Inline() if self._inline else self._threads.lane(self._call.id)
-            self._resources = Resources(self._call.command, place, self._call.shown)
+            lane = self._call.lane = Inline() if self._inline else self._threads.lane(self._call.id)
+            self._resources = Resources(self._call.command, lane, self._call.shown)
         return self._resources
 
     def _explain(self, error: BaseException) -> None:

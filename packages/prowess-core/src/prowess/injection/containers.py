@@ -122,7 +122,7 @@ class Container:
         await threads.run(make)
         self._made.add(provider)
 
-    async def get(self, provider: Any, place: ThreadRunner) -> Any:
+    async def get(self, provider: Any, lane: ThreadRunner) -> Any:
         """The object of a provider. The container opens and closes it."""
         if self.is_async(provider) or (provider in self._made and _is(provider, *_READY)):
             try:
@@ -130,7 +130,7 @@ class Container:
                 return await made if inspect.isawaitable(made) else made
             except Exception as error:
                 raise Raised(error) from error
-        return await place.run(provider)
+        return await lane.run(provider)
 
     # Overriding
 

@@ -439,10 +439,10 @@ class Injectables:
         await self.prepare(recipe)
         return await self.contained(recipe, self._threads), False
 
-    async def contained(self, recipe: Recipe, place: ThreadRunner) -> Any:
+    async def contained(self, recipe: Recipe, lane: ThreadRunner) -> Any:
         """The object of a provider of the container, which decides how long it lives."""
         with providing(recipe.key):
-            return await self._library().get(recipe.factory, place)
+            return await self._library().get(recipe.factory, lane)
 
     # Overriding
 

@@ -175,13 +175,13 @@ def _resolved(parameter: inspect.Parameter, function: Any, factory: Any) -> Any:
         return _evaluated(parameter.annotation, function)
     except Exception as error:
         code = getattr(function, "__code__", None)
-        place = (code.co_filename, code.co_firstlineno) if code else (None, None)
+        location = (code.co_filename, code.co_firstlineno) if code else (None, None)
         raise InjectionError(
             f"the factory {shown(factory)} needs parameter {parameter.name!r}, and its annotation "
             f"{parameter.annotation!r} cannot be resolved ({error}); import the name outside of `if TYPE_CHECKING:`, "
             "or give the parameter a default",
-            file=place[0],
-            line=place[1],
+            file=location[0],
+            line=location[1],
         ) from error
 
 

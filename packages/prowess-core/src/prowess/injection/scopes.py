@@ -35,12 +35,12 @@ _Closer: TypeAlias = Callable[[_Error], Any]
 class Resources:
     """The open objects of one owner, a call or a runtime."""
 
-    def __init__(self, owner: str, place: ThreadRunner, shown: Callable[[str], str] = str) -> None:
+    def __init__(self, owner: str, lane: ThreadRunner, shown: Callable[[str], str] = str) -> None:
         self._owner = owner
-        self._place = place
+        self._lane = lane
         self._shown = shown
         self._closers: list[tuple[_Closer, bool]] = []
-        """The functions that close the objects, and whether they run in the place, or on the loop."""
+        """The functions that close the objects, and whether they run in the lane, or on the loop."""
 
     def __bool__(self) -> bool:
         """Whether there is an object to close."""
@@ -53,7 +53,7 @@ class Resources:
         is for async factories, where `make` returns an awaitable.
         """
         try:
-            made = make() if on_loop else await self._open_in_place(make)
+            made = make() if on_loop else await self._open_in_lane(make)
             if inspect.isawaitable(made):
                 made = await made
             elif not on_loop and not (inspect.isasyncgen(made) or _is_entered(made, "__aenter__")):
@@ -64,8 +64,8 @@ class Resources:
                 raise
             raise apart(error) from error
 
-    async def _open_in_place(self, make: Callable[[], Any]) -> Any:
-        made, manager = await self._place.run(lambda: _entered(make), late=_leave)
+    async def _open_in_lane(self, make: Callable[[], Any]) -> Any:
+        made, manager = await self._lane.run(lambda: _entered(make), late=_leave)
         if manager is not None:
             self._closers.append((lambda error: _exit(manager, error), True))
         return made
@@ -84,7 +84,7 @@ class Resources:
         return made
 
     def add(self, end: Callable[[], Any], *, on_loop: bool) -> None:
-        """Add a function to call when closing, in the place, or on the loop, where its result is awaited."""
+        """Add a function to call when closing, in the lane, or on the loop, where its result is awaited."""
 
         async def close(_: _Error) -> None:
             ended = end()
@@ -98,9 +98,9 @@ class Resources:
         error = error.error if isinstance(error, Raised) else error
         cancelled: BaseException | None = None
         while self._closers:
-            closer, in_place = self._closers.pop()
+            closer, in_lane = self._closers.pop()
             try:
-                await self._close_one(closer, in_place, error)
+                await self._close_one(closer, in_lane, error)
             except asyncio.CancelledError as now:  # a native cancellation, which ignores shields: close the rest too
                 cancelled = now
         if cancelled is not None:
@@ -112,8 +112,8 @@ class Resources:
             await lane.run(_nothing)
         except asyncio.CancelledError:  # the event loop ends first: the thread closes its own objects later
             closers, self._closers = self._closers, [item for item in self._closers if not item[1]]
-            for closer, in_place in reversed(closers):
-                if in_place:
+            for closer, in_lane in reversed(closers):
+                if in_lane:
                     lane.post(lambda closer=closer: closer(error))
             await self.close(error)
             raise
@@ -122,15 +122,15 @@ class Resources:
         finally:
             lane.release()
 
-    async def _close_one(self, closer: _Closer, in_place: bool, error: _Error) -> None:
-        place = self._place
+    async def _close_one(self, closer: _Closer, in_lane: bool, error: _Error) -> None:
+        lane = self._lane
         try:
             with anyio.CancelScope(shield=True, deadline=anyio.current_time() + _CLOSING) as scope:
-                await (place.run(lambda: closer(error)) if in_place else closer(error))
+                await (lane.run(lambda: closer(error)) if in_lane else closer(error))
             if scope.cancelled_caught:
                 _log.warning("closing what was provided for %s took more than %g s", self._owner, _CLOSING)
-                if in_place and isinstance(place, Lane):
-                    place.replace()  # its thread hangs: close the rest in another one
+                if in_lane and isinstance(lane, Lane):
+                    lane.replace()  # its thread hangs: close the rest in another one
         except BaseException as failed:
             if is_cancellation(failed):
                 raise

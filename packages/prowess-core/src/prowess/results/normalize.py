@@ -18,7 +18,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json, to_jso
 
 from prowess.errors import OutputError
 from prowess.frozen import frozen
-from prowess.jsontypes import Json, JsonObject, Schema, new_object
+from prowess.jsontypes import Json, JsonObject, Schema, encodable, new_object
 from prowess.results.content import as_block, as_payload, is_content, placeholder, text_block
 from prowess.results.entries import fields_may_meet, keys_may_meet, lost_entry
 from prowess.results.libraries import Table
@@ -553,4 +553,4 @@ def _sendable(data: Json) -> str:
 
 def text_result(text: str, *, is_error: bool = False) -> Result:
     """A result of plain text. Lone surrogates are escaped, because such a text often quotes foreign values."""
-    return Result(text=text.encode(errors="backslashreplace").decode(), is_error=is_error)
+    return Result(text=encodable(text), is_error=is_error)

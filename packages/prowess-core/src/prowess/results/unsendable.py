@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from prowess.errors import message_of
+from prowess.jsontypes import encodable
 from prowess.schemas.problems import problem_lines
 
 __all__ = [
@@ -32,7 +33,7 @@ __all__ = [
 SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _MOST_PROBLEMS: Final = 5
 _ABSENT: Final[Any] = object()
-_Place: TypeAlias = "tuple[str | int, ...]"
+_Path: TypeAlias = "tuple[str | int, ...]"
 _Answer = TypeVar("_Answer")
 _DEPTH: Final = re.compile(
     r"ValueError: (Maximum serialization depth exceeded|Circular reference detected \(depth exceeded\))"
@@ -61,9 +62,9 @@ def unwritten(value: Any, error: BaseException) -> str:
     return said
 
 
-def _circular(place: _Place, around: _Place) -> str:
+def _circular(path: _Path, around: _Path) -> str:
     return (
-        f"{path_text(place)}: refers to {path_text(around)}, which contains it, and JSON has no circular data. "
+        f"{path_text(path)}: refers to {path_text(around)}, which contains it, and JSON has no circular data. "
         "Return data without that reference"
     )
 
@@ -97,24 +98,24 @@ def unwritable(value: Any, culprit: Any) -> str:
     return f"{where}an object of the type {kind_name(culprit)} cannot be written as JSON. {remedy}"
 
 
-def first_inside(value: Any, answer_for: Callable[[Any], _Answer | None]) -> tuple[_Place, _Answer] | None:
+def first_inside(value: Any, answer_for: Callable[[Any], _Answer | None]) -> tuple[_Path, _Answer] | None:
     """The first inner value for which `asked` returns an answer, searched in containers and fields of objects."""
     seen: set[int] = set()
-    waiting: list[tuple[_Place, Any]] = [((), value)]
+    waiting: list[tuple[_Path, Any]] = [((), value)]
     while waiting:
-        place, held = waiting.pop()
+        path, held = waiting.pop()
         answer = answer_for(held)
         if answer is not None:
-            return place, answer
+            return path, answer
         if type(held) not in SCALARS and id(held) not in seen:
             seen.add(id(held))
-            waiting.extend((((*place, step), inner) for step, inner in reversed(_inside(held))))
+            waiting.extend((((*path, step), inner) for step, inner in reversed(_inside(held))))
     return None
 
 
-def _circle(value: Any) -> tuple[_Place, _Place] | None:
-    """The places of the first value that contains itself: the inner and the outer one."""
-    place: list[str | int] = []
+def _circle(value: Any) -> tuple[_Path, _Path] | None:
+    """The paths of the first value that contains itself: the inner and the outer one."""
+    path: list[str | int] = []
     around = {id(value): 0}
     done: set[int] = set()
     waiting = [iter(_inside(value))]
@@ -123,12 +124,12 @@ def _circle(value: Any) -> tuple[_Place, _Place] | None:
         if held is _ABSENT:
             waiting.pop()
             done.add(around.popitem()[0])
-            del place[-1:]
+            del path[-1:]
         elif id(held) in around:
-            return (*place, step), tuple(place[: around[id(held)]])
+            return (*path, step), tuple(path[: around[id(held)]])
         elif type(held) not in SCALARS and id(held) not in done:
-            place.append(step)
-            around[id(held)] = len(place)
+            path.append(step)
+            around[id(held)] = len(path)
             waiting.append(iter(_inside(held)))
     return None
 
@@ -141,11 +142,10 @@ def _inside(value: Any) -> list[tuple[str | int, Any]]:
     return list(getattr(value, "__dict__", {}).items())
 
 
-def path_text(place: _Place) -> str:
-    """The place of a value inside a result, for messages."""
-    steps = (f"[{step}]" if isinstance(step, int) else _key(step) for step in place)
-    text = "result" + "".join(steps)
-    return text.encode("utf-8", "backslashreplace").decode()
+def path_text(path: _Path) -> str:
+    """The path of a value inside a result, for messages."""
+    steps = (f"[{step}]" if isinstance(step, int) else _key(step) for step in path)
+    return encodable("result" + "".join(steps))
 
 
 def _key(name: str) -> str:

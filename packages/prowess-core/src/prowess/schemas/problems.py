@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from prowess.errors import did_you_mean, shortened
+from prowess.jsontypes import encodable
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -428,5 +429,5 @@ def _shown(value: object) -> str:
 
 def _sendable(line: str) -> str:
     """One line without lone surrogates, which cannot be sent."""
-    line = " ".join(line.splitlines()).encode("utf-8", "backslashreplace").decode()
+    line = encodable(" ".join(line.splitlines()))
     return shortened(line, _MAX_LINE)

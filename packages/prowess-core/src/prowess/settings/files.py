@@ -59,7 +59,7 @@ class ConfigFile(NamedTuple):
     text: str
     table: tuple[str, ...] = ()
 
-    def place(self, path: tuple[str, ...]) -> str:
+    def location(self, path: tuple[str, ...]) -> str:
         """The file, with the line of a setting or of its table if the text shows it."""
         for end in range(len(path), 0, -1):
             line = _line_of(self.text, (*self.table, *path[:end]))

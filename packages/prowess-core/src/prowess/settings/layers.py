@@ -1,7 +1,7 @@
 """Merges the layers of settings: file, `.env`, environment, flags. Later layers win.
 
-Each value is checked against the table of keys while the place where it was written is still known, so that an error names
-that place. An unknown key in a file or a flag is an error. In the environment, which other programs share, it is a warning.
+Each value is checked against the table of keys while its origin (where it was written) is still known, so that an error
+names it. An unknown key in a file or a flag is an error. In the environment, which other programs share, it is a warning.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ _FOLDERS = "skills"
 """The value is a list of folders. A table of this name holds the settings of skills, one table for each."""
 
 
-class _Place(NamedTuple):
-    """Where settings were written: gives the place of a path for messages, and the spelling of another path there."""
+class _Origin(NamedTuple):
+    """Where settings were written: the text for messages about a path, and the spelling of another path there."""
 
     of: Callable[[tuple[str, ...]], str]
     neighbour: Callable[[tuple[str, ...]], str] = ".".join
 
 
-def _place(text: str, neighbour: Callable[[tuple[str, ...]], str] = ".".join) -> _Place:
-    """A place with the same text for every path."""
+def _origin(text: str, neighbour: Callable[[tuple[str, ...]], str] = ".".join) -> _Origin:
+    """An origin with the same text for every path."""
 
     def of(_: tuple[str, ...]) -> str:
         return text
 
-    return _Place(of, neighbour)
+    return _Origin(of, neighbour)
 
 
 class Layers:
-    """Merges the layers one by one. Each value is checked while the place where it was written is still known."""
+    """Merges the layers one by one. Each value is checked while its origin is still known."""
 
     def __init__(self) -> None:
         self.free: Table = {}
         self.warnings: list[str] = []
-        self.places: dict[str, str] = {}
+        self.origins: dict[str, str] = {}
         """Where each key of Prowess was set, for messages."""
         self._own: dict[tuple[str, ...], Any] = {}
 
@@ -76,18 +76,18 @@ class Layers:
         if not is_table(source.data):
             raise SettingsError(f"{source.file}: {'.'.join(PYPROJECT_TABLE)} must be a table")
         for name, value in source.data.items():
-            self._add(name, value, _Place(source.place))
+            self._add(name, value, _Origin(source.location))
 
-    def add_environ(self, environ: Mapping[str, str], place: str) -> None:
+    def add_environ(self, environ: Mapping[str, str], origin: str) -> None:
         """Add variables. A variable that is not a setting may belong to another program: it becomes a warning."""
         for variable in sorted(environ):
             try:
                 path, text = _path_of(variable), environ[variable]
                 unset = not text and path in SPECS  # some clients pass an unset variable as an empty one
                 if path and not unset:
-                    self._add_deep(path, _typed(path, text), _place(f"{place}{variable}", variable_name))
+                    self._add_deep(path, _typed(path, text), _origin(f"{origin}{variable}", variable_name))
             except _UnknownKey as unknown:
-                self.warnings.append(f"{place}{variable} is ignored: {unknown.reason}")
+                self.warnings.append(f"{origin}{variable} is ignored: {unknown.reason}")
 
     def add_flags(self, flags: Mapping[str, Any]) -> None:
         """Add flags of the command line, by dotted key."""
@@ -95,23 +95,23 @@ class Layers:
             path = tuple(key.split("."))
             if value is not None:
                 typed = _typed(path, value) if isinstance(value, str) else value
-                self._add_deep(path, typed, _place(f"--set {_as_typed(key, path, value)}"))
+                self._add_deep(path, typed, _origin(f"--set {_as_typed(key, path, value)}"))
 
     def add_values(self, values: Mapping[str, Any]) -> None:
         """Add a mapping, by dotted key."""
         for key, value in values.items():
             if value is not None:
-                self._add_deep(tuple(key.split(".")), plain(value), _place(f"setting {key}"))
+                self._add_deep(tuple(key.split(".")), plain(value), _origin(f"setting {key}"))
 
     def _own_table(self, table: tuple[str, ...]) -> Table:
         return {path[-1]: value for path, value in self._own.items() if path[:-1] == table}
 
-    def _add_deep(self, path: tuple[str, ...], value: Any, place: _Place) -> None:
+    def _add_deep(self, path: tuple[str, ...], value: Any, origin: _Origin) -> None:
         """Add a value by its path, as the nested tables of a file."""
         top, *below = self._spelled(path)
         for name in reversed(below):
             value = {name: value}
-        self._add(top, value, place)
+        self._add(top, value, origin)
 
     def _spelled(self, path: tuple[str, ...]) -> list[str]:
         """A path from the environment, with the names of free tables spelled as in the layers below."""
@@ -123,51 +123,51 @@ class Layers:
             names.append(name or part)
         return names
 
-    def _add(self, name: str, value: Any, place: _Place) -> None:
+    def _add(self, name: str, value: Any, origin: _Origin) -> None:
         """One setting or table of the top level."""
         own = normal(name)
         if own in OWN_TABLES:
-            self._add_own_table(name, value, place)
+            self._add_own_table(name, value, origin)
         elif own == _FOLDERS and is_table(value):
-            _refuse_loose_settings(name, value, place)
+            _refuse_loose_settings(name, value, origin)
             put(self.free, _FOLDERS, value)
         elif own in OWN_NAMES:
-            self._add_own((name,), value, place)
+            self._add_own((name,), value, origin)
         elif is_free(value):
-            _refuse_near_miss(name, place)
+            _refuse_near_miss(name, origin)
             put(self.free, name, value)
         else:
-            raise _unknown((name,), place)
+            raise _unknown((name,), origin)
 
-    def _add_own_table(self, name: str, value: Any, place: _Place) -> None:
+    def _add_own_table(self, name: str, value: Any, origin: _Origin) -> None:
         if not is_table(value):
-            raise _UnknownKey(place.of((name,)), f"{normal(name)} must be a table")
+            raise _UnknownKey(origin.of((name,)), f"{normal(name)} must be a table")
         for key, item in value.items():
-            self._add_own((name, key), item, place)
+            self._add_own((name, key), item, origin)
 
-    def _add_own(self, path: tuple[str, ...], value: Any, place: _Place) -> None:
+    def _add_own(self, path: tuple[str, ...], value: Any, origin: _Origin) -> None:
         """Set one of our own keys. It replaces the value of the layers below; tables are merged."""
         own = normal_path(path)
         spec = SPECS.get(own)
         if spec is None:
-            raise _unknown(path, place)
+            raise _unknown(path, origin)
         found = spec.read(value)
         if found is None:
-            raise SettingsError(f"{place.of(path)}: {'.'.join(own)} must be {spec.expected}, not {_shown(value)}")
-        self.places[".".join(own)] = place.of(path)
+            raise SettingsError(f"{origin.of(path)}: {'.'.join(own)} must be {spec.expected}, not {_shown(value)}")
+        self.origins[".".join(own)] = origin.of(path)
         self._own[own] = {**self._own.get(own, {}), **found} if is_table(found) else found
 
 
 class _UnknownKey(SettingsError):
-    """A key or a table that Prowess does not have. `reason` is the message without the place, for warnings."""
+    """A key or a table that Prowess does not have. `reason` is the message without the origin, for warnings."""
 
-    def __init__(self, place: str, reason: str) -> None:
-        super().__init__(f"{place}: {reason}")
+    def __init__(self, origin: str, reason: str) -> None:
+        super().__init__(f"{origin}: {reason}")
         self.reason = reason
 
 
-def _unknown(path: tuple[str, ...], place: _Place) -> _UnknownKey:
-    """The error for an unknown key, with the nearest known one as it is spelled in that place."""
+def _unknown(path: tuple[str, ...], origin: _Origin) -> _UnknownKey:
+    """The error for an unknown key, with the nearest known one as it is spelled there."""
     table, name = normal_path(path[:-1]), normal(path[-1])
     inside = {item: (*table, item) for *above, item in SPECS if tuple(above) == table}
     known = inside if table else {**JOINED, **{item: (item,) for item in OWN_NAMES}}
@@ -176,25 +176,25 @@ def _unknown(path: tuple[str, ...], place: _Place) -> _UnknownKey:
     near = difflib.get_close_matches(name, sorted(known), n=1)
     text = f"unknown setting {'.'.join(path)!r}"
     if near:
-        text += f'; did you mean "{place.neighbour(known[near[0]])}"?'
+        text += f'; did you mean "{origin.neighbour(known[near[0]])}"?'
     elif table:
         text += f"; [{'.'.join(table)}] has {', '.join(sorted(inside))}"
     else:
         above, _, rest = name.partition("_")
         own = (above, rest) if rest else ("my_skill", name)
         text += (
-            f". Settings of skills are in tables: if a skill is to read this one, write {place.neighbour(own)} "
+            f". Settings of skills are in tables: if a skill is to read this one, write {origin.neighbour(own)} "
             f'and read it with settings.get("{".".join(own)}")'
         )
-    return _UnknownKey(place.of(path), text)
+    return _UnknownKey(origin.of(path), text)
 
 
-def _refuse_loose_settings(name: str, tables: Table, place: _Place) -> None:
+def _refuse_loose_settings(name: str, tables: Table, origin: _Origin) -> None:
     """Refuse plain values in `[skills]`, where they would be ignored: their author may mean folders."""
     for key, value in tables.items():
         if not is_table(value):
             raise SettingsError(
-                f"{place.of((name, key))}: as a table, {_FOLDERS} holds one table for each skill, but {key!r} is a plain value; "
+                f"{origin.of((name, key))}: as a table, {_FOLDERS} holds one table for each skill, but {key!r} is a plain value; "
                 f'write folders as a list: {_FOLDERS} = ["{_FOLDERS}"]'
             )
 
@@ -203,7 +203,7 @@ _ALLOWED_NEAR_MISS = "servers"
 """Resembles `serve`, but is a common name for the table of a skill."""
 
 
-def _refuse_near_miss(name: str, place: _Place) -> None:
+def _refuse_near_miss(name: str, origin: _Origin) -> None:
     """Refuse a free table whose name looks like a misspelled table of Prowess."""
     import difflib  # only where a free table is
 
@@ -211,7 +211,7 @@ def _refuse_near_miss(name: str, place: _Place) -> None:
         alike = difflib.SequenceMatcher(None, normal(name), own).ratio() >= _TOO_ALIKE
         if alike and normal(name)[:1] == own[:1] and name != _ALLOWED_NEAR_MISS:
             reason = f"unknown table {name!r}; did you mean {own!r}? If this is your own table, rename it"
-            raise _UnknownKey(place.of((name,)), reason)
+            raise _UnknownKey(origin.of((name,)), reason)
 
 
 _TOO_ALIKE = 0.75

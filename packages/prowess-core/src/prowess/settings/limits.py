@@ -95,9 +95,9 @@ class Limits:
     def in_words(self) -> str:
         """The limits in one line, for people."""
         network: str = {True: "network", False: "no network", LOOPBACK: "network of this machine only"}[self.network]
-        return ", ".join((network, *self._places(), *self._amounts()))
+        return ", ".join((network, *self._names(), *self._amounts()))
 
-    def _places(self) -> Iterator[str]:
+    def _names(self) -> Iterator[str]:
         for name, word in (("read", "reads"), ("write", "writes"), ("env", "variables"), ("settings", "settings")):
             names: tuple[str, ...] = getattr(self, name)
             if names:
@@ -136,27 +136,27 @@ class Sandbox:
     """The decisions by skill or installed package."""
     unenforced: bool = False
     """Run limited skills even if this system cannot enforce all of their limits."""
-    place: str = ""
+    origin: str = ""
     """The file with the table."""
 
     @classmethod
-    def of(cls, table: Any, place: str) -> Sandbox:
-        """Read the table from the settings; `place` is its file."""
+    def of(cls, table: Any, origin: str) -> Sandbox:
+        """Read the table from the settings; `origin` is its file."""
         verdicts: dict[str, Verdict] = {}
         unenforced = False
-        for name, value in _table(table, f"{place}: [{TABLE}]").items():
+        for name, value in _table(table, f"{origin}: [{TABLE}]").items():
             if name == _UNENFORCED and isinstance(value, bool):
                 unenforced = value
             elif value is False:
                 verdicts[normal_name(name)] = Verdict(None)
             elif isinstance(value, dict):
-                verdicts[normal_name(name)] = _verdict(cast("dict[str, Any]", value), f"{place}: [{TABLE}.{name}]")
+                verdicts[normal_name(name)] = _verdict(cast("dict[str, Any]", value), f"{origin}: [{TABLE}.{name}]")
             else:
                 raise SettingsError(
-                    f"{place}: {TABLE}.{name} must be a table with the limits of the skill {name!r}, or false for none, "
+                    f"{origin}: {TABLE}.{name} must be a table with the limits of the skill {name!r}, or false for none, "
                     f"not {json.dumps(value, default=str)}"
                 )
-        return cls(verdicts, unenforced, place)
+        return cls(verdicts, unenforced, origin)
 
     def __getitem__(self, skill: str) -> Verdict | None:
         """The owner's decision about a skill, or `None`."""
@@ -172,29 +172,29 @@ class Sandbox:
             return None if said is None else limits_of(said)
         if verdict.limits is None:
             return None
-        return limits_of(*([said] if said else []), (verdict.limits, f"{self.place}: [{TABLE}.{skill}]"))
+        return limits_of(*([said] if said else []), (verdict.limits, f"{self.origin}: [{TABLE}.{skill}]"))
 
     def packages(self) -> dict[str, bool]:
         """By skill: whether it runs without limits, in the workers of the project."""
         return {name: verdict.limits is None for name, verdict in self.verdicts.items()}
 
 
-def _verdict(table: Mapping[str, Any], place: str) -> Verdict:
+def _verdict(table: Mapping[str, Any], origin: str) -> Verdict:
     limits = {name: value for name, value in table.items() if name not in {_CONTRACT, _LIMITED}}
     contract, limited = table.get(_CONTRACT, ""), table.get(_LIMITED, True)
     if not isinstance(contract, str) or not isinstance(limited, bool):
-        raise SettingsError(f"{place}: {_CONTRACT} must be a string, and {_LIMITED} true or false")
-    _checked(limits, place)
+        raise SettingsError(f"{origin}: {_CONTRACT} must be a string, and {_LIMITED} true or false")
+    _checked(limits, origin)
     if limits and not limited:
-        raise SettingsError(f"{place}: {_LIMITED} = false lifts all limits: remove {', '.join(limits)}, or that line")
+        raise SettingsError(f"{origin}: {_LIMITED} = false lifts all limits: remove {', '.join(limits)}, or that line")
     return Verdict(limits if limited else None, contract)
 
 
 def limits_of(*tables: tuple[Mapping[str, Any], str]) -> Limits:
-    """Merge tables of limits, each with its place; later tables win, key by key."""
+    """Merge tables of limits, each with its origin; later tables win, key by key."""
     found: dict[str, Any] = {}
-    for table, place in tables:
-        found |= _checked(table, place)
+    for table, origin in tables:
+        found |= _checked(table, origin)
     return Limits(**found)
 
 
@@ -213,7 +213,7 @@ def wider(now: Limits, before: Limits) -> list[str]:
 
 
 def declared(text: str, file: str) -> tuple[dict[str, Any], str] | None:
-    """The table that a Python file or a `SKILL.md` declares, with its place; `None` if there is none.
+    """The table that a Python file or a `SKILL.md` declares, with its origin; `None` if there is none.
 
     In Python it is `[tool.prowess.sandbox]` in the inline metadata, in `SKILL.md` it is `sandbox:` in the front matter.
     """
@@ -242,20 +242,20 @@ def declared(text: str, file: str) -> tuple[dict[str, Any], str] | None:
 # --- checking -------------------------------------------------------------------------------------
 
 
-def _checked(table: Mapping[str, Any], place: str) -> dict[str, Any]:
-    return {name: _value(name, value, place) for name, value in table.items()}
+def _checked(table: Mapping[str, Any], origin: str) -> dict[str, Any]:
+    return {name: _value(name, value, origin) for name, value in table.items()}
 
 
-def _value(name: str, value: Any, place: str) -> Any:
+def _value(name: str, value: Any, origin: str) -> Any:
     if name not in _KEYS:
         near = did_you_mean(name, _KEYS) or f"; there are {', '.join(_KEYS)}"
-        raise SettingsError(f"{place}: unknown limit {name!r}{near}")
+        raise SettingsError(f"{origin}: unknown limit {name!r}{near}")
     expected, read = _KEYS[name]
     try:
         return read(value)
     except (TypeError, ValueError, OverflowError):
         shown = json.dumps(value, default=str)[:200]
-        raise SettingsError(f"{place}: {name} must be {expected}, not {shown}") from None
+        raise SettingsError(f"{origin}: {name} must be {expected}, not {shown}") from None
 
 
 def _network(value: Any) -> bool | str:
@@ -411,7 +411,7 @@ def normal_name(name: str) -> str:
     return name.lower().replace("-", "_")
 
 
-def _table(data: Any, place: str) -> dict[str, Any]:
+def _table(data: Any, origin: str) -> dict[str, Any]:
     if not isinstance(data, dict):
-        raise SettingsError(f"{place} must be a table")
+        raise SettingsError(f"{origin} must be a table")
     return cast("dict[str, Any]", data)

@@ -40,7 +40,7 @@ class Settings:
     __slots__ = (
         "_environ",
         "_keys",
-        "_places",
+        "_origins",
         "_secrets",
         "_source",
         "_values",
@@ -80,7 +80,7 @@ class Settings:
         self._environ: Mapping[str, str] = {} if environ is None else environ
         self._source = source
         self._keys = layers.keys()
-        self._places = layers.places
+        self._origins = layers.origins
         self._values = {**asdict(self.own), **layers.free}
         self._secrets: dict[str, str] = {}
         """Values from the keychain, by key. Reading them again could prompt the user again."""
@@ -89,7 +89,7 @@ class Settings:
     def load(cls, root: Path, *, environ: Mapping[str, str], flags: Mapping[str, Any] | None = None) -> Settings:
         """Read all layers. Flags are dotted keys; a flag of `None` counts as absent.
 
-        Raises `SettingsError`, with the place, for a malformed file, a value of the wrong type, and an unknown key in a
+        Raises `SettingsError`, with the origin, for a malformed file, a value of the wrong type, and an unknown key in a
         file or a flag.
         """
         source, flags = files.find(root), flags or {}
@@ -145,13 +145,13 @@ class Settings:
             return [self._read(f"{key}[{number}]", item) for number, item in enumerate(cast("list[Any]", value))]
         return value
 
-    def place_in_file(self, key: str) -> str:
+    def location_in_file(self, key: str) -> str:
         """The settings file and the line of a key or its table; empty if there is no file."""
-        return self._source.place(tuple(key.split("."))) if self._source is not None else ""
+        return self._source.location(tuple(key.split("."))) if self._source is not None else ""
 
-    def place_of(self, key: str) -> str:
+    def origin_of(self, key: str) -> str:
         """Where a key of Prowess was set: a file with the line, a variable or a flag. Empty for a default."""
-        return self._places.get(key, "")
+        return self._origins.get(key, "")
 
     def may_wait(self, key: str) -> bool:
         """Whether reading a key may wait for the user to unlock the keychain."""

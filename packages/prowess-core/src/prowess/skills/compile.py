@@ -19,7 +19,7 @@ from pydantic_core import PydanticSerializationError, PydanticUndefined
 
 from prowess.calls.arguments import ArgumentReader
 from prowess.contracts.contract import TOOL, Contract, OutputShape, Policies
-from prowess.contracts.declaration import Declaration, InjectedSetting, Place, is_async, parse_injected
+from prowess.contracts.declaration import Declaration, InjectedSetting, Location, is_async, parse_injected
 from prowess.contracts.docstrings import Docstring
 from prowess.contracts.docstrings import parse as parse_docstring
 from prowess.contracts.kinds import COMPLETION, PROMPT, RESOURCE
@@ -87,16 +87,16 @@ def compile_command(
 
     `rendered` says that a plugin may convert results whose type has no schema.
     """
-    place = declared.place
+    location = declared.location
     try:
         return _Compiler(declared, skill, injectables, settings, root, rendered=rendered).plan()
     except LoadError as error:
         if error.file is None:
-            raise type(error)(error.reason, file=place.file, line=place.line) from error
+            raise type(error)(error.reason, file=location.file, line=location.line) from error
         raise
     except Exception as error:  # annotations can run any code
         reason = f"{skill}.{declared.name} cannot be described: {_first_line(error)}"
-        raise SchemaError(reason, file=place.file, line=place.line) from error
+        raise SchemaError(reason, file=location.file, line=location.line) from error
 
 
 @contextlib.contextmanager
@@ -266,10 +266,10 @@ class _Compiler:
         return self.id if own.names == "dotted" else self.id.replace(".", "_")
 
     def _source(self) -> str:
-        place = self.declared.place
-        file = Path(place.file)
+        location = self.declared.location
+        file = Path(location.file)
         shown = file.relative_to(self.root) if file.is_relative_to(self.root) else file
-        return str(Place(shown.as_posix(), place.line))
+        return str(Location(shown.as_posix(), location.line))
 
     # Injected parameters
 
@@ -390,8 +390,8 @@ class _Compiler:
             raise SchemaError(
                 f"the function that completes {argument!r} of {self.id} takes {wrong}; it must take the text that was typed, "
                 f"and beyond that only arguments of {self.id}: {_listed(set(names))}",
-                file=declared.place.file,
-                line=declared.place.line,
+                file=declared.location.file,
+                line=declared.location.line,
             )
         return plan
 

@@ -139,7 +139,7 @@ def _skill_files(folder: Path) -> tuple[list[Path], bool]:
     below = Tree(()) if _is_skipped(str(folder / "scripts")) else walk(str(folder / "scripts"), _enters)
     if leads_up(str(folder / "scripts"), str(folder)):
         below = Tree(())
-    deep = [Path(place.path, name) for place in below.places for name in place.files if not _is_hidden(name)]
+    deep = [Path(folder.path, name) for folder in below.folders for name in folder.files if not _is_hidden(name)]
     return [*filter(_is_skill_file, _listed(folder)), *sorted(filter(_is_skill_file, deep))], below.whole
 
 

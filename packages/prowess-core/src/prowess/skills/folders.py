@@ -26,7 +26,7 @@ class TreeFolder(NamedTuple):
 class Tree(NamedTuple):
     """A folder with all folders below it."""
 
-    places: tuple[TreeFolder, ...]
+    folders: tuple[TreeFolder, ...]
     whole: bool = True
     """Whether the tree is complete. Very large and very deep trees are cut."""
 
@@ -36,13 +36,13 @@ def walk(top: str, enters: Callable[[str], bool]) -> Tree:
 
     Links are followed last, so that a folder is found at its real place. A link to a folder above the top is skipped.
     """
-    places: list[TreeFolder] = []
+    tree: list[TreeFolder] = []
     known: set[tuple[int, int]] = set()
     waiting, links = [(top, 0)], list[tuple[str, int]]()
     whole = True
     while waiting or links:
         path, depth = waiting.pop() if waiting else links.pop(0)
-        if len(places) >= _MOST or depth > _DEEPEST:
+        if len(tree) >= _MOST or depth > _DEEPEST:
             whole = False
             continue
         try:
@@ -57,7 +57,7 @@ def walk(top: str, enters: Callable[[str], bool]) -> Tree:
         known.add(identity)
         folders = [entry for entry in entries if _is_folder(entry)]
         among = {entry.name for entry in folders}
-        places.append(TreeFolder(path, identity, tuple(entry.name for entry in entries if entry.name not in among)))
+        tree.append(TreeFolder(path, identity, tuple(entry.name for entry in entries if entry.name not in among)))
         for entry in folders:
             if not enters(entry.path):
                 continue
@@ -65,7 +65,7 @@ def walk(top: str, enters: Callable[[str], bool]) -> Tree:
                 waiting.append((entry.path, depth + 1))
             elif not leads_up(entry.path, top):
                 links.append((entry.path, depth + 1))
-    return Tree(tuple(places), whole)
+    return Tree(tuple(tree), whole)
 
 
 def leads_up(path: str, top: str) -> bool:

@@ -325,7 +325,7 @@ class Library:
         profiles, settings = self._services.profiles, self._services.settings
         usual = settings.own.profile
         if skill.entries and usual not in profiles:  # the same failure for every skill, which the catalog shows once
-            reason = f"{settings.place_of('profile')}: {no_profile(usual, profiles)}"
+            reason = f"{settings.origin_of('profile')}: {no_profile(usual, profiles)}"
             failures.append(Failure(PROFILE, reason))
         for contract in (entry.contract for entry in skill.entries):
             name = contract.profile or usual

@@ -99,7 +99,7 @@ def _unregistered(note: Declaration) -> DeclarationError:
     elif taken_by is not None:
         what, remedy = f"another decorator is above {note.decorator} and returns {_kind(taken_by)}", _below(note)
     elif (other := declaration_of(names.get(name))) is not None:
-        what = f"the name {name!r} is given to another command in line {other.place.line}"
+        what = f"the name {name!r} is given to another command in line {other.location.line}"
         remedy = "Give each function a name of its own"
     else:
         what = "no name in the module refers to it"
@@ -108,7 +108,7 @@ def _unregistered(note: Declaration) -> DeclarationError:
 
 
 def _refused(note: Declaration, problem: str, remedy: str) -> DeclarationError:
-    return DeclarationError(note.name, problem, remedy, file=note.place.file, line=note.place.line)
+    return DeclarationError(note.name, problem, remedy, file=note.location.file, line=note.location.line)
 
 
 def _kind(value: object) -> str:
@@ -135,7 +135,7 @@ class Skill:
         self._commands: list[Declaration] = []
         self._modules: list[ModuleType] = []
         self._provided: dict[Key, tuple[str | None, int | None]] = {}
-        """Provided types, each with the place of its provider."""
+        """Provided types, each with the location of its provider."""
         self._profiles: list[str] = []
 
     @property
@@ -226,13 +226,13 @@ class Skill:
 
     def _provided_by_hook(self, type_: Any, factory: Callable[..., Any] | None = None, **options: Any) -> None:
         caller = sys._getframe(1)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-        place = (caller.f_code.co_filename, caller.f_lineno)
+        location = (caller.f_code.co_filename, caller.f_lineno)
         try:
             keys = self._services.injectables.provide(type_, factory, **options)
         except InjectionError as error:  # its other providers stay
-            self.fail(error if error.file else InjectionError(error.reason, file=place[0], line=place[1]))
+            self.fail(error if error.file else InjectionError(error.reason, file=location[0], line=location[1]))
         else:
-            self._provided.update(dict.fromkeys(keys, place))
+            self._provided.update(dict.fromkeys(keys, location))
 
     def _add_profile(self, profile: Profile) -> None:
         profiles = self._services.profiles
@@ -278,7 +278,7 @@ class Skill:
                 plan = compiled(declared, self.name, self._services)
             except Exception as error:  # noqa: BLE001 - an annotation can run anything
                 source = f"{self.name}.{declared.name}"
-                failure = failure_of(error, source=source, package=self.package, file=declared.place.file)
+                failure = failure_of(error, source=source, package=self.package, file=declared.location.file)
                 refused.append(failure)
             else:
                 old = before.get(id(declared))
@@ -300,19 +300,19 @@ def compiled(declared: Declaration, skill: str, services: Services) -> Plan:
         root=services.root,
         rendered=services.plugins.has("prowess_render", beside=f"{OURS}:"),
     )
-    contract, place = plan.contract, declared.place
+    contract, location = plan.contract, declared.location
     hidden = hidden_of(contract)
     if hidden:
         reason = f"{contract.id}: {hidden}. Models read this character, but people do not see it: remove it"
-        raise LoadError(reason, file=place.file, line=place.line)
+        raise LoadError(reason, file=location.file, line=location.line)
     if len(contract.wire_name) > _WIRE_NAME_LIMIT:
         reason = f"the wire name {contract.wire_name!r} is longer than {_WIRE_NAME_LIMIT} characters; clients refuse it"
-        raise LoadError(reason, file=place.file, line=place.line)
+        raise LoadError(reason, file=location.file, line=location.line)
     if contract.profile is not None and contract.profile not in services.profiles:
-        raise SchemaError(no_profile(contract.profile, services.profiles), file=place.file, line=place.line)
+        raise SchemaError(no_profile(contract.profile, services.profiles), file=location.file, line=location.line)
     if contract.profile is not None and contract.output.field and not services.profiles[contract.profile].structured:
         problem = (
             f"output_field={contract.output.field!r} has no effect: the profile {contract.profile!r} shows no data"
         )
-        raise SchemaError(f"{problem}. Drop one of them", file=place.file, line=place.line)
+        raise SchemaError(f"{problem}. Drop one of them", file=location.file, line=location.line)
     return plan

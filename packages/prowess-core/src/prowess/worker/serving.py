@@ -33,7 +33,7 @@ from prowess.calls.outcome import META_KIND, Outcome, write_outcome
 from prowess.errors import AskError, UnknownCommand, message_of
 from prowess.frozen import frozen
 from prowess.installed import skip_search_of_pydantic
-from prowess.jsontypes import JsonObject
+from prowess.jsontypes import JsonObject, encodable
 from prowess.logs import log_to_stderr
 from prowess.results.oversize import cut
 from prowess.runtime import Runtime
@@ -334,7 +334,7 @@ class LinkServer:
         """Refuse an unknown command: it was just removed, or its skill failed to load."""
         reasons = self._runtime.reasons(command)
         message = "; ".join([str(UnknownCommand(command)), *reasons])
-        head: RefusedHead = {"kind": "unknown", "message": _text(message), "broken": bool(reasons)}
+        head: RefusedHead = {"kind": "unknown", "message": encodable(message), "broken": bool(reasons)}
         return Kind.REFUSED, to_json(head), b""
 
     def _cut(self, number: int, outcome: Outcome, how: CallHead, most: int) -> tuple[Kind, bytes, bytes] | None:
@@ -383,7 +383,7 @@ class LinkServer:
         so_far = _number(done)
         if so_far is None:
             return
-        text = message if message is None else _text(str(message))
+        text = message if message is None else encodable(str(message))
         head: ProgressHead = {"done": so_far, "total": _number(total), "message": text}
         self._progress_held[number] = to_json(head)
         if not self.link.full:
@@ -399,7 +399,7 @@ class LinkServer:
             text = to_json(_log_head(level, data), fallback=repr, inf_nan_mode="constants")
             from_json(text, allow_inf_nan=False)
         except ValueError:
-            text = to_json(_log_head(level, _text(repr(data))))
+            text = to_json(_log_head(level, encodable(repr(data))))
         if self.link.full:
             self._logs_lost += 1
             return
@@ -420,7 +420,7 @@ class LinkServer:
             self.link.send(Kind.SECRETS, 0, json.dumps(head).encode())
 
     def _send_updated(self, uri: str) -> None:
-        head: UpdatedHead = {"uri": _text(uri)}
+        head: UpdatedHead = {"uri": encodable(uri)}
         self.link.send(Kind.UPDATED, 0, to_json(head))
 
     async def _ask(self, number: int, questions: Questions) -> Mapping[str, JsonObject]:
@@ -532,22 +532,17 @@ def _answer(outcome: Outcome, how: CallHead) -> tuple[Kind, bytes, bytes]:
 
 
 def _failure(kind: str, text: str) -> tuple[Kind, bytes, bytes]:
-    payload = {"content": [{"type": "text", "text": _text(text)}], "isError": True}
+    payload = {"content": [{"type": "text", "text": encodable(text)}], "isError": True}
     return Kind.RESULT, to_json({META_KIND: kind}), to_json(payload)
 
 
 def _failed(message: str) -> bytes:
-    head: FailedHead = {**hello(), "message": _text(message)}
+    head: FailedHead = {**hello(), "message": encodable(message)}
     return to_json(head)
 
 
 def _log_head(level: str, data: Any) -> LogHead:
     return {"level": level, "data": data}
-
-
-def _text(text: str) -> str:
-    """A text with lone surrogates replaced."""
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _number(value: Any) -> int | float | None:

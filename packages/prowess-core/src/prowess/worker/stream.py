@@ -49,7 +49,7 @@ class Stream:
         self._retired = False
         self._reading = threading.Lock()
         self._reader = FrameReader()
-        self._left = False
+        self._is_over = False
         """Whether the last bytes of the host are read."""
         self._loop = asyncio.get_running_loop()
         self.full = False
@@ -136,7 +136,7 @@ class Stream:
     def _read(self, writer: threading.Thread) -> None:
         readable = select.poll()
         readable.register(self._sock, select.POLLIN)
-        while not self._left:
+        while not self._is_over:
             readable.poll()
             self._receive()
         with self._changed:
@@ -151,9 +151,9 @@ class Stream:
         """Handle what has arrived."""
         with self._reading:
             for _ in range(_MOST_CHUNKS):
-                if self._left or (data := self._received()) is None:
+                if self._is_over or (data := self._received()) is None:
                     return
-                self._left = not data
+                self._is_over = not data
                 frames = [frame for frame in self._reader.feed(data) if self._is_for_the_loop(frame)]
                 if frames:
                     self._call_soon(self._hand_over, frames)

@@ -84,10 +84,10 @@ class Watchdog:
             self.stuck()
             before, silent = silent, silent + progress.usable(step)
             if before <= self._limit < silent:
-                _log.warning("the event loop is blocked at %s", _place(self._thread))
+                _log.warning("the event loop is blocked at %s", _location(self._thread))
 
 
-def _place(thread: int) -> str:
+def _location(thread: int) -> str:
     """The current file and line of a thread."""
     frame = sys._current_frames().get(thread)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "an unknown place"

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from prowess_host.catalog.names import FOLDERS
+from prowess_host.catalog.manifest_names import FOLDERS
 
 __all__ = ["folder_in", "put", "read_own"]
 

@@ -48,13 +48,13 @@ class SkillNeeds:
     grant: Grant | None
     file: str
     """The file with the declaration."""
-    place: str = ""
+    labels: str = ""
     """The labels of the agents that run all its commands, so that only agents build its environment."""
 
     @property
     def key(self) -> str:
         """Skills with the same key share workers."""
-        key = f"{self.needed.key} {self.place}".rstrip() if self.needed is not None else ""
+        key = f"{self.needed.key} {self.labels}".rstrip() if self.needed is not None else ""
         return key if self.grant is None else f"{key} {self.grant!r} {hash(self.grant)}"
 
 
@@ -150,7 +150,7 @@ class IsolatedSkills:
         if broken is not None:
             return Unplaced(str(broken))
         if needs is None:
-            return Unplaced() if skill in self._expected else Placement(place=labels)
+            return Unplaced() if skill in self._expected else Placement(labels=labels)
         return Placement(needs.needed.key if needs.needed is not None else None, needs.grant, labels)
 
     def share_of(self, placement: Placement) -> Mapping[str, Any]:
@@ -158,11 +158,11 @@ class IsolatedSkills:
         if placement.is_common:
             return {"without": sorted(self.names)} if self.names else {}
         here = (skill for skill, (_, there) in self._active.items() if there == placement)
-        place = placement.place
+        labels = placement.labels
         coming = (
             skill
             for skill, needs in self._needs.items()
-            if (self.elsewhere(skill, place) if place else self._placement(needs)) == placement
+            if (self.elsewhere(skill, labels) if labels else self._placement(needs)) == placement
         )
         share = {"only": sorted({*here, *coming})}
         if placement.limits is None or self._settings is None:
@@ -171,8 +171,8 @@ class IsolatedSkills:
 
     def _placement(self, needs: SkillNeeds) -> Placement:
         """The placement of a skill, as far as known before its environment exists."""
-        if needs.place and needs.needed is not None:
-            return Placement(needs.needed.key, needs.grant, needs.place)
+        if needs.labels and needs.needed is not None:
+            return Placement(needs.needed.key, needs.grant, needs.labels)
         python: str | None = None
         if needs.needed is not None:
             python = str(self._builds.store.python(needs.needed.key)) if self._builds is not None else ""
@@ -203,7 +203,7 @@ class IsolatedSkills:
                 continue
             there = self._builds.store.look(needed.key) if self._builds is not None else None
             state = there.in_words(time.time()) if there is not None else "not made yet"
-            state = f"made by agents ({needs.place})" if needs.place else state
+            state = f"made by agents ({needs.labels})" if needs.labels else state
             content = (
                 ", ".join(needed.declared.dependencies) or needed.declared.requires_python or needed.declared.python
             )
@@ -281,7 +281,7 @@ class IsolatedSkills:
 
     def retry_on_agents(self) -> None:
         """Describe the skills that no agent could describe, because an agent has joined."""
-        failed = {skill for skill in self._failed if skill in self._needs and self._needs[skill].place}
+        failed = {skill for skill in self._failed if skill in self._needs and self._needs[skill].labels}
         if failed:
             self.prepare(failed, failed)
 
@@ -294,7 +294,7 @@ class IsolatedSkills:
         return self._is_ready(needs)
 
     def _is_ready(self, needs: SkillNeeds) -> bool:
-        if needs.needed is None or needs.place:
+        if needs.needed is None or needs.labels:
             return True
         return self._builds is not None and self._builds.store.is_ready(needs.needed.key)
 
@@ -327,7 +327,7 @@ class IsolatedSkills:
             except BuildError as error:
                 self._fail(skills, f"its environment cannot be made: {error}")
                 return
-            placement = Placement(python, shared_needs.grant, shared_needs.place)
+            placement = Placement(python, shared_needs.grant, shared_needs.labels)
             undescribed = [skill for skill in self._group(key) if skill in self._undescribed]
             self._undescribed.difference_update(undescribed)
             failed = await self._described(placement, undescribed) if undescribed else {}
@@ -346,7 +346,7 @@ class IsolatedSkills:
         """The interpreter of an environment, once it exists; `None` for that of the project."""
         if needs.needed is None:
             return None
-        if needs.place:
+        if needs.labels:
             return needs.needed.key
         assert self._builds is not None  # noqa: S101 - something is needed
         return await self._builds.ready(needs.needed, partial(self._report_preparing, tuple(skills)))
@@ -414,9 +414,11 @@ def _read(
     by_name = {source.name: source for source in sources}
     for skill in {*found.needed, *limited.grants} - broken.keys():
         needed = found.needed.get(skill)
-        file = needed.declared.file if needed is not None else settings.sandbox.place
-        place = labels_of_skill(by_name[skill], settings.own) if needed is not None and settings.own.cluster.url else ""
-        needs[skill] = SkillNeeds(needed, limited.grants.get(skill), file, place)
+        file = needed.declared.file if needed is not None else settings.sandbox.origin
+        labels = (
+            labels_of_skill(by_name[skill], settings.own) if needed is not None and settings.own.cluster.url else ""
+        )
+        needs[skill] = SkillNeeds(needed, limited.grants.get(skill), file, labels)
     return needs, broken
 
 

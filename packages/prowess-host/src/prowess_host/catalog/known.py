@@ -17,8 +17,9 @@ from prowess.settings.limits import Sandbox
 from prowess.settings.paths import ConfigPaths
 from prowess.skills.description import Description, SkillFacts, View, merged
 from prowess.skills.stamps import ABSENT, Stamp, as_imported, look
+from prowess_host.catalog.labels import with_warnings
 from prowess_host.catalog.manifest import NOTHING, Manifest, Standing, read_manifest, write_manifest
-from prowess_host.catalog.place import manifest_path, shape_now
+from prowess_host.catalog.manifest_path import manifest_path, shape_now
 from prowess_host.catalog.sources import Sources
 from prowess_host.catalog.trust import skill_of, withheld
 from prowess_host.workers.describe import LostImport
@@ -58,6 +59,7 @@ class KnownCatalog:
         self._hide = own.hide
         self._shape = shape_now(own)
         self._sandbox = Sandbox.of(own.sandbox, "")
+        self._own = own
 
     @property
     def description(self) -> Description:
@@ -119,7 +121,8 @@ class KnownCatalog:
             self._hide, self._paths.project_root, self.isolated if self.limited is None else self.limited
         )
         more = (*self._torn, *(failure for failure in self.unready if among is None or failure.source in among))
-        return replace(found, failures=(*found.failures, *more)) if more else found
+        found = replace(found, failures=(*found.failures, *more)) if more else found
+        return found if self._own.cluster.url else with_warnings(found, self._own)
 
     @property
     def withheld(self) -> set[str]:

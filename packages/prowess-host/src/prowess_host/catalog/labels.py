@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Final
 
+from prowess.contracts.catalog import Catalog
 from prowess.contracts.contract import Contract
 from prowess.settings.keys import OwnSettings
 from prowess.skills.discovery import Source
 from prowess.skills.stamps import read
 
-__all__ = ["labels_of_command", "labels_of_skill"]
+__all__ = ["NO_CLUSTER", "labels_of_command", "labels_of_skill", "with_warnings"]
+
+NO_CLUSTER: Final = "it runs on agents ({labels}), and the project has no cluster: set cluster.url"
 
 _DECORATORS: Final = ("skill_command", "resource", "prompt")
 
@@ -22,6 +26,20 @@ def labels_of_command(contract: Contract, own: OwnSettings) -> str:
         return contract.policies.run_on
     found = (labels for pattern, labels in given.items() if fnmatchcase(contract.id, pattern))
     return given.get(contract.id, next(found, contract.policies.run_on))
+
+
+def with_warnings(catalog: Catalog, own: OwnSettings) -> Catalog:
+    """The catalog of a project without a cluster, with a warning for each command whose calls will fail because of that.
+
+    Not a failure: where the commands are checked or built, there may be no cluster.
+    """
+    contracts = tuple(
+        replace(each, warnings=(*each.warnings, NO_CLUSTER.format(labels=labels)))
+        if (labels := labels_of_command(each, own))
+        else each
+        for each in catalog.contracts
+    )
+    return catalog if contracts == catalog.contracts else replace(catalog, contracts=contracts)
 
 
 def labels_of_skill(source: Source, own: OwnSettings) -> str:

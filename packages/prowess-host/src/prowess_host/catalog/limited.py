@@ -50,7 +50,7 @@ def read_limits(sources: Iterable[Source], folders: Iterable[Path], settings: Se
             if grant is not None:
                 grants[source.name] = _checked(replace(grant, own=(source.path,), listed=listed))
         except Exception as error:  # noqa: BLE001 - a fault in one declaration must not stop other skills
-            file = said[1] if said is not None else settings.sandbox.place
+            file = said[1] if said is not None else settings.sandbox.origin
             broken[source.name] = Failure(source.name, _in_words(error), file)
     for name in settings.sandbox.verdicts.keys() - names:  # these may be installed packages
         try:
@@ -58,7 +58,7 @@ def read_limits(sources: Iterable[Source], folders: Iterable[Path], settings: Se
             if grant is not None:
                 grants[name] = _checked(replace(grant, listed=listed, package=True))
         except Exception as error:  # noqa: BLE001 - as above
-            broken[name] = Failure(name, _in_words(error), settings.sandbox.place)
+            broken[name] = Failure(name, _in_words(error), settings.sandbox.origin)
     return Limited(grants, broken)
 
 

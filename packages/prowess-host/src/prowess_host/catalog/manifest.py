@@ -33,7 +33,7 @@ class Manifest:
 
     description: Description
     shape: str
-    """Digest of the settings that shape a catalog, see `prowess_host.catalog.place`."""
+    """Digest of the settings that shape a catalog, see `prowess_host.catalog.manifest_path`."""
     isolated: tuple[str, ...] = ()
     """The skills with environments."""
 

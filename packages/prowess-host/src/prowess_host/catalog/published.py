@@ -60,7 +60,7 @@ class PublishedCatalog:
             failures.append(failure)
             if skill in self.kept:
                 gone[skill] = f"{gone[skill]}; {failure}" if skill in gone else str(failure)
-        self._pools.give_up(gone)
+        self._pools.mark_gone(gone)
         return Catalog(catalog.contracts, tuple(failures))
 
     # The last good versions

@@ -24,7 +24,7 @@ from prowess.skills.description import Description
 from prowess_host.catalog.attempts import LaterAttempts, repeated
 from prowess_host.catalog.isolated import IsolatedSkills, may_be_in
 from prowess_host.catalog.known import KnownCatalog, described
-from prowess_host.catalog.labels import labels_of_command
+from prowess_host.catalog.labels import NO_CLUSTER, labels_of_command
 from prowess_host.catalog.listing import Listing
 from prowess_host.catalog.manifest import Standing, skills_of
 from prowess_host.catalog.published import PublishedCatalog
@@ -340,7 +340,7 @@ class CatalogUpdates:
         folders = [str(folder) for folder in self.searched]
         inside = [path for path in changed if any(Path(path).is_relative_to(folder) for folder in folders)]
         of_all = len(inside) < len(changed)  # settings or modules of the project, which any skill may import
-        self._generations.give_up_imports(None if of_all else skills_of(inside, folders))
+        self._generations.end_imports(None if of_all else skills_of(inside, folders))
 
     async def _take_save(self) -> None:
         await self._renew()
@@ -490,7 +490,7 @@ class CatalogUpdates:
         if not labels or not self._has_own_process:  # in a debugger, everything runs here
             return None
         if self.supervisor.pools.abroad is None:
-            return Unplaced(f"it runs on agents ({labels}), and the project has no cluster: set cluster.url")
+            return Unplaced(NO_CLUSTER.format(labels=labels))
         return self._isolated.elsewhere(contract.skill, labels)
 
     def retry_on_agents(self) -> None:

@@ -70,7 +70,7 @@ class Watcher:
         self._watching = threading.Event()
         self._stop = threading.Event()
         self._loop = asyncio.get_running_loop()
-        self._places: list[TreeFolder] = []
+        self._entered: list[TreeFolder] = []
         """The folders of the last poll."""
         self._costs: deque[float] = deque(maxlen=_MEASURED)
         """The seconds that the last polls took."""
@@ -106,10 +106,9 @@ class Watcher:
         watched: list[tuple[int, int]] | None = None
         wait: Callable[[], bool] = self._rest
         while not self._stop.is_set():
-            if watched != (
-                there := [place.identity for place in self._places]
-            ):  # before the poll, so that no change is missed
-                watched, wait = there, self._notices([place.path for place in self._places])
+            there = [folder.identity for folder in self._entered]
+            if watched != there:  # before the poll, so that no change is missed
+                watched, wait = there, self._notices([folder.path for folder in self._entered])
             try:
                 seen = {**self._imported(), **seen}
                 now = self._look()
@@ -142,8 +141,8 @@ class Watcher:
 
     def _look(self) -> Sight:
         begun = time.monotonic()
-        self._places = _places(self.folders)
-        seen = _sight(self.settings_files, self._places, self._imported().keys())
+        self._entered = _below(self.folders)
+        seen = _sight(self.settings_files, self._entered, self._imported().keys())
         self._costs.append(time.monotonic() - begun)
         return seen
 
@@ -208,19 +207,19 @@ def _changes(before: Sight, now: Sight) -> set[str]:
 
 def look(files: Iterable[Path], folders: Collection[Path], imported: Collection[str]) -> Sight:
     """The state of all files that matter: settings, skills, and what skills import."""
-    return _sight(files, _places(folders), imported)
+    return _sight(files, _below(folders), imported)
 
 
-def _places(folders: Iterable[Path]) -> list[TreeFolder]:
+def _below(folders: Iterable[Path]) -> list[TreeFolder]:
     """Every folder that skills may be in, once each."""
-    found = {place.identity: place for folder in folders for place in walk(str(folder), _enters).places}
+    found = {below.identity: below for top in folders for below in walk(str(top), _enters).folders}
     return list(found.values())
 
 
-def _sight(files: Iterable[Path], places: Iterable[TreeFolder], imported: Collection[str]) -> Sight:
+def _sight(files: Iterable[Path], folders: Iterable[TreeFolder], imported: Collection[str]) -> Sight:
     paths = [*map(str, files), *imported]
-    for place in places:
-        paths.extend(os.path.join(place.path, name) for name in place.files if _matters(name))
+    for folder in folders:
+        paths.extend(os.path.join(folder.path, name) for name in folder.files if _matters(name))
     return {path: stamp(path) for path in dict.fromkeys(paths)}  # most imported files are in these folders
 
 

@@ -66,11 +66,13 @@ def _serve(settings: Settings, *, locked: bool) -> None:
 
     async def warn_unless_ready(engine: EngineConnection) -> None:
         if not await engine.ready(_PATIENCE):
-            print(f"prowess: the engine at {engine.place} is {engine.state}; trying again", flush=True)
+            print(f"prowess: the engine at {engine.address} is {engine.state}; trying again", flush=True)
 
     async def run() -> None:
         engine = EngineConnection(settings)
-        quiet = engine.on_change(lambda: print(f"prowess: the engine at {engine.place} is {engine.state}", flush=True))
+        quiet = engine.on_change(
+            lambda: print(f"prowess: the engine at {engine.address} is {engine.state}", flush=True)
+        )
         warning = asyncio.ensure_future(warn_unless_ready(engine))
         keys = settings.own.agent.keys if locked else None
         agent = Agent(engine, settings, ConfigPaths.of(settings, os.environ).get_cache_dir(), locked=keys)

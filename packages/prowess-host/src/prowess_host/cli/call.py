@@ -31,6 +31,8 @@ from prowess_host.protocol.kinds import as_content
 __all__ = ["NotLoaded", "command", "find"]
 
 _KIND: Final = "prowess/kind"
+_CALL_ID: Final = re.compile(r"\(call \S+\)$")
+"""At the end of the error of a call whose traceback is in the log, which is on stderr, too."""
 _EPILOG: Final = """\b
 Examples:
   prowess call text.search pattern=TODO
@@ -183,8 +185,9 @@ def _show_failure(payload: JsonObject, contract: Contract) -> None:
     """Print the error, and what to type instead."""
     style = Style.of(sys.stderr)
     text = "\n".join(block.get("text", "") for block in payload["content"])
-    print(style(text, "red"), file=sys.stderr)
     kind = payload.get("_meta", {}).get(_KIND)
+    is_logged = kind == "output" or _CALL_ID.search(text)
+    print(f"{'A client gets: ' if is_logged else ''}{style(text, 'red')}", file=sys.stderr)
     if kind == "input":
         for line in _advice(text, contract):
             print(style(line, "dim"), file=sys.stderr)

@@ -14,8 +14,10 @@ import click
 
 from prowess.errors import ProwessError
 from prowess.frozen import frozen
+from prowess_host.cli.asking import can_ask
 from prowess_host.cli.connections import (
     client_names,
+    clients_on,
     needed_by,
     no_client,
     problem_lines,
@@ -32,13 +34,14 @@ from prowess_host.clients.documents import ClientFileError
 from prowess_host.clients.launches import Launch, host_launch
 from prowess_host.clients.ledger import Ledger
 from prowess_host.clients.machine import Machine
-from prowess_host.clients.table import CLIENTS, KnownClient
+from prowess_host.clients.table import CLIENTS, KnownClient, client_named
 from prowess_host.clients.trial import Trial, try_connection
 
 __all__ = ["command", "diff_lines"]
 
 _EPILOG = """\b
 Examples:
+  prowess connect                               choose among the clients found here
   prowess connect claude-code                   in the project's .mcp.json
   prowess connect cursor vscode --dry-run       only show what would change
   prowess connect codex --scope user --name notes
@@ -90,17 +93,43 @@ def command(
     _check_variables(variables)
     machine = Machine.this()
     root = check_project(where)
-    chosen = (
-        [row for row in CLIENTS.values() if row.is_found(machine)]
-        if every
-        else [CLIENTS[each] for each in dict.fromkeys(clients)]
-    )
+    found = clients_on(machine)
+    chosen = found if every else [CLIENTS[each] for each in dict.fromkeys(clients)]
+    if not chosen and found and can_ask():
+        chosen = _ask_for_clients(found)
     if not chosen:
         raise ProwessError(no_client(machine, "connect"))
     request = _Request(where, root, scope, name, variables, dry_run, untried)
     needed = () if dry_run or untried else needed_by(where, machine)
     codes = [_connect(row, request, machine, tuple(needed)) for row in chosen]
     return max(codes)
+
+
+def _ask_for_clients(found: Sequence[KnownClient]) -> list[KnownClient]:
+    """Let the person choose among the clients that are found here. Every other one can be named, too."""
+    names = [row.name for row in found]
+    print("Found here:", file=sys.stderr)
+    for number, row in enumerate(found, 1):
+        print(f"  {number:2}  {row.name:16} {row.title}", file=sys.stderr)
+
+    def chosen(text: str) -> list[str]:
+        words = text.replace(",", " ").split()
+        return names if words == ["all"] else [_name(word, names) for word in words]
+
+    typed = click.prompt("Connect which? Type numbers or names, or all", value_proc=chosen, err=True)
+    return [CLIENTS[each] for each in dict.fromkeys(typed)]
+
+
+def _name(word: str, numbered: Sequence[str]) -> str:
+    """The name of the client that the person typed, by its number or its name."""
+    if word.isdecimal():
+        if not 1 <= int(word) <= len(numbered):
+            raise click.UsageError(f"type a number from 1 to {len(numbered)}")
+        return numbered[int(word) - 1]
+    try:
+        return client_named(word).name
+    except ProwessError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def _check_variables(words: Sequence[str]) -> None:

@@ -11,15 +11,16 @@ import click
 
 from prowess_host.cli.options import ProjectOptions
 from prowess_host.cli.projects import opened
-from prowess_host.cli.terminal import Style, plural, table
+from prowess_host.cli.terminal import Style, plural
 from prowess_host.clients.machine import Machine
 from prowess_host.clients.needs import needed_variables
-from prowess_host.clients.table import CLIENTS, SCOPES, client_named
+from prowess_host.clients.table import CLIENTS, SCOPES, KnownClient, client_named
 from prowess_host.clients.trial import Trial, TrialProblem
 
 __all__ = [
     "ClientName",
     "client_names",
+    "clients_on",
     "needed_by",
     "no_client",
     "problem_lines",
@@ -62,14 +63,20 @@ class ClientName(click.ParamType[str]):
 
 
 def no_client(machine: Machine, verb: str) -> str:
-    """The message if no client was named."""
-    style = Style(colours=False)
-    found = [row.name for row in CLIENTS.values() if row.is_found(machine)]
-    rows = [("CLIENT", "NAME", "FOUND HERE")]
-    rows += [(row.name, row.title, "yes" if row.name in found else "") for row in CLIENTS.values()]
-    listed = "\n".join(f"  {line}" for line in table(rows, 80, style=style))
-    example = " ".join(found[:1]) or "claude-code"
-    return f"name a client, for example: prowess {verb} {example}\n{listed}"
+    """The message if no client was named: what to type for each client that is found here, and the names of the others."""
+    found = clients_on(machine)
+    others = ", ".join(row.name for row in CLIENTS.values() if row not in found)
+    if not found:
+        return f"name a client, for example: prowess {verb} claude-code. No known client is found here. There are:\n  {others}"
+    typed = [(f"  prowess {verb} {row.name}", row.title) for row in found]
+    size = max(len(line) for line, _ in typed)
+    lines = "".join(f"\n{line:{size}}   {title}" for line, title in typed)
+    return f"name a client. Found here:{lines}" + (f"\nNot found here: {others}" if others else "")
+
+
+def clients_on(machine: Machine) -> list[KnownClient]:
+    """The clients that are found on this machine."""
+    return [row for row in CLIENTS.values() if row.is_found(machine)]
 
 
 def needed_by(where: ProjectOptions, machine: Machine) -> list[str]:

@@ -40,8 +40,9 @@ def list_at_once(options: PlainOptions) -> int | None:
     """Print the list from the manifest and return the exit code; `None` if the manifest is not enough."""
     from prowess.settings.paths import ConfigPaths
     from prowess.settings.settings import Settings
+    from prowess_host.catalog.labels import with_warnings
     from prowess_host.catalog.manifest import read_manifest
-    from prowess_host.catalog.place import manifest_path, shape_now
+    from prowess_host.catalog.manifest_path import manifest_path, shape_now
     from prowess_host.cli.main import project_root, setting_flags
 
     try:
@@ -59,7 +60,7 @@ def list_at_once(options: PlainOptions) -> int | None:
         or not manifest.standing(shape).complete
     ):
         return None
-    catalog = manifest.description.catalog(settings.own.hide, paths.project_root)
+    catalog = with_warnings(manifest.description.catalog(settings.own.hide, paths.project_root), settings.own)
     if catalog.failures or not catalog.contracts:
         return None
     try:

@@ -102,7 +102,7 @@ def _worker_of_new_project(options: PlainOptions) -> Launched | None:
     """
     if not options.project:
         return None
-    from prowess_host.catalog.names import seems_new
+    from prowess_host.catalog.manifest_names import seems_new
 
     root = os.path.realpath(os.path.expanduser(options.project))  # noqa: PTH111 - pathlib takes milliseconds to import
     return _launched(sys.executable, root, shared=True) if seems_new(root, os.environ, options.set) else None
@@ -111,7 +111,7 @@ def _worker_of_new_project(options: PlainOptions) -> Launched | None:
 def _first_worker(settings: Settings) -> Launched | None:
     """Start a worker before the host imports its own modules, if the first answer needs one."""
     from prowess.settings.paths import ConfigPaths
-    from prowess_host.catalog.place import is_known
+    from prowess_host.catalog.manifest_path import is_known
 
     paths, own = ConfigPaths.of(settings, os.environ), settings.own
     if is_known(paths, own):

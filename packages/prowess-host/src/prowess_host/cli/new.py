@@ -194,5 +194,5 @@ def _say_next(root: Path, skill: str, template: SkillTemplate) -> None:
     enter = "" if is_here else f"  cd {os.path.relpath(root)}\n"
     print(f"\nNext:\n{enter}  prowess call {skill}.{template.command} {template.arguments}")
     print(
-        "  pytest               (pip install prowess-testkit)\n  prowess connect      lists the clients that you can connect"
+        "  pytest               (pip install prowess-testkit)\n  prowess connect      asks which of your clients to connect"
     )

@@ -21,8 +21,8 @@ from prowess_host.cli.options import ProjectOptions
 from prowess_host.cli.projects import settings_of
 from prowess_host.cli.terminal import Style, harmless
 from prowess_host.protocol.kinds import as_content
-from prowess_host.records.place import record_path
 from prowess_host.records.reading import RecordedCall, RecordReader
+from prowess_host.records.record_path import record_path
 
 __all__ = [
     "CALL_ID",

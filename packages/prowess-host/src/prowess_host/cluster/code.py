@@ -116,8 +116,8 @@ class Snapshots:
 
 def _walk(folders: Iterable[Path]) -> Iterator[str]:
     for folder in folders:
-        for place in walk(str(folder), _enters).places:
-            yield from (f"{place.path}{os.sep}{name}" for name in place.files if not name.endswith(".pyc"))
+        for below in walk(str(folder), _enters).folders:
+            yield from (f"{below.path}{os.sep}{name}" for name in below.files if not name.endswith(".pyc"))
 
 
 def _enters(path: str) -> bool:

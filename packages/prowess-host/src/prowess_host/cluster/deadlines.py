@@ -45,7 +45,7 @@ class RemoteDeadlines:
         self._loop = asyncio.get_running_loop()
         self._due: dict[int, float] = {}
         """The time at which each call must have ended."""
-        self._left: dict[int, float] = {}
+        self._remaining: dict[int, float] = {}
         """The remaining seconds of each call that waits for a person."""
         self._suspected: float | None = None
         """The time, by the clock of the worker, to ask whether cancelled calls still run."""
@@ -65,8 +65,8 @@ class RemoteDeadlines:
         """Note a frame from the host."""
         if kind == Kind.PING:
             self._pings.append(_OF_HOST)
-        elif kind == Kind.ANSWERS and number in self._left:
-            self.limit(number, self._left.pop(number))
+        elif kind == Kind.ANSWERS and number in self._remaining:
+            self.limit(number, self._remaining.pop(number))
         elif kind == Kind.CANCEL:
             self._forget(number)
             self._suspect()
@@ -76,7 +76,7 @@ class RemoteDeadlines:
         if kind in _LAST:
             self._forget(number)
         elif kind == Kind.QUESTIONS and number in self._due:
-            self._left[number] = self._due.pop(number) - self._loop.time() - self._wait
+            self._remaining[number] = self._due.pop(number) - self._loop.time() - self._wait
         elif kind == Kind.LINGERING:
             self._suspect()
         elif kind == Kind.PONG and self._pings:
@@ -95,8 +95,8 @@ class RemoteDeadlines:
 
     def _forget(self, number: int) -> None:
         self._due.pop(number, None)
-        self._left.pop(number, None)
-        if self._doomed and not self._due and not self._left:
+        self._remaining.pop(number, None)
+        if self._doomed and not self._due and not self._remaining:
             self._kill(self._doomed)
 
     def _suspect(self) -> None:
@@ -109,7 +109,7 @@ class RemoteDeadlines:
         if self._doomed:
             return
         self._doomed = f"{why}, and its host was silent"
-        if self._due or self._left:
+        if self._due or self._remaining:
             self._doom_at = self._clock() + self._grace
             self._look_by(self._loop.time() + _LOOK)
         else:

@@ -143,7 +143,7 @@ class EngineConnection:
             raise SettingsError(f"cluster.name must be letters, digits, - and _, not {own.name!r}")
         self.name = own.name
         """The name of the cluster. Clusters with different names share an engine without seeing each other."""
-        self.place = ", ".join(map(_shown, self._servers))
+        self.address = ", ".join(map(_shown, self._servers))
         """The addresses without secrets, for messages."""
         self._options = _options(settings)
         self._client: Client | None = None
@@ -241,7 +241,7 @@ class EngineConnection:
             self.reason = _text_of(error)
             if _DENIED in self.reason.lower() and self.reason != self._denied:
                 self._denied = self.reason
-                _log.warning("the engine at %s: %s", self.place, self.reason)
+                _log.warning("the engine at %s: %s", self.address, self.reason)
 
         subscribed: set[EngineSubscription] = set()
         try:
@@ -304,14 +304,14 @@ class EngineConnection:
         """Send a message to all subscribers, in order. Returns at once; the message may be lost with the connection."""
         client = self._connected()
         if client.pending_data_size > _MOST_WAITING:
-            raise EngineError(self.place, f"{client.pending_data_size} bytes wait for it to read")
+            raise EngineError(self.address, f"{client.pending_data_size} bytes wait for it to read")
         sending = client.publish(subject, data, reply)
         try:
             sending.send(None)  # it never waits, since nats-py has no limit of its own on pending bytes
         except StopIteration:
             return
         except nats.errors.Error as error:
-            raise EngineError(self.place, _text_of(error)) from error
+            raise EngineError(self.address, _text_of(error)) from error
         sending.close()
 
     def subscribe(self, subject: str, handler: Callable[[Message], None], *, queue: str = "") -> EngineSubscription:
@@ -449,7 +449,7 @@ class EngineConnection:
 
     def _connected(self) -> Client:
         if self._client is None:
-            raise EngineError(self.place, self.state)
+            raise EngineError(self.address, self.state)
         return self._client
 
     async def _ask(self, work: Callable[[Client], Awaitable[T]], seconds: float = _PATIENCE, *, ours: bool = True) -> T:
@@ -463,14 +463,14 @@ class EngineConnection:
                 finally:
                     self._open.pop(limit).cancel()
         except nats.errors.NoRespondersError:
-            raise NoSubscriber(self.place, "the subject has no subscriber") from None
+            raise NoSubscriber(self.address, "the subject has no subscriber") from None
         except TimeoutError:
             if ours and client is self._client and not self._denied:
                 self._lose(f"no answer within {seconds:g} s", client)
             reason = self._denied or f"no answer within {seconds:g} s" if self.up else self.state
-            raise EngineError(self.place, reason) from None
+            raise EngineError(self.address, reason) from None
         except (OSError, nats.errors.Error) as error:
-            raise EngineError(self.place, _text_of(error)) from error
+            raise EngineError(self.address, _text_of(error)) from error
 
     def _count(self, limit: asyncio.Timeout, tick: float, left: int) -> None:
         """Count down a time limit. A late tick does not count: the answer may have come while this process stood still."""

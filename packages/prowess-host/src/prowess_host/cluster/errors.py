@@ -15,8 +15,8 @@ __all__ = ["EngineError", "NoSubscriber"]
 class EngineError(ProwessError):
     """A request to the engine failed. It may have been carried out all the same."""
 
-    def __init__(self, place: str, reason: str) -> None:
-        super().__init__(f"the engine at {place}: {reason}")
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"the engine at {address}: {reason}")
         self.reason = reason
 
 

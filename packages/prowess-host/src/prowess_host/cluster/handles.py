@@ -134,7 +134,7 @@ class SharedHandles:
                 answer = await self._kept.get_large(record["at"], record["parts"])
                 return None if answer is None else LostWork(record["facts"], answer)
             await self._put(name, {**record, "by": self._me}, lost(record["facts"]), entry.revision)
-        raise EngineError(self._engine.place, "the record of a handle changes again and again")
+        raise EngineError(self._engine.address, "the record of a handle changes again and again")
 
     async def _write(self, work: _Work) -> None:
         """Write the record of work to the engine."""

@@ -222,7 +222,7 @@ class Agents:
                 return self.seen[found.name]
             left = end - self._loop.time()
             if left <= 0:
-                gone = "" if self.engine.up else f"the engine {self.engine.place} is {self.engine.state}; "
+                gone = "" if self.engine.up else f"the engine {self.engine.address} is {self.engine.state}; "
                 raise _Refused(f"{gone}{why_none([seen.candidate() for seen in self.seen.values()], needed)}")
             changed = self.changed
             try:
@@ -414,7 +414,7 @@ class RemoteWorker(LinkedWorker):
         while True:
             left = max(end - self._loop.time(), 0) if not refused else 0.0
             try:
-                agent = await agents.chosen(self._placement.place, refused, left)
+                agent = await agents.chosen(self._placement.labels, refused, left)
             except _Refused as error:
                 raise _Refused("; ".join(refused.values()) or str(error)) from None
             try:
@@ -607,7 +607,9 @@ class RemoteWorker(LinkedWorker):
     def _lose(self) -> None:
         """End the worker after its agent fell silent. Calls that may have arrived there are doubtful."""
         if self._stream is not None and self._waiting is None:
-            self._doubtful = {number for number, sent in self._messages.items() if sent.message <= self._stream.left}
+            self._doubtful = {
+                number for number, sent in self._messages.items() if sent.message <= self._stream.departed
+            }
         self.verdict = f"the agent {self._agent} fell silent or gave the worker up"
         self._end(None)
 

@@ -90,7 +90,7 @@ class Replicas:
                     raise
                 if time.monotonic() > end:
                     raise EngineError(
-                        self._engine.place, "another host is running but does not answer questions"
+                        self._engine.address, "another host is running but does not answer questions"
                     ) from error
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
@@ -100,9 +100,9 @@ class Replicas:
         try:
             answer = json.loads(data)
         except ValueError:
-            raise EngineError(self._engine.place, "the answer of another host was lost") from None
+            raise EngineError(self._engine.address, "the answer of another host was lost") from None
         if "fault" in answer:
-            raise EngineError(self._engine.place, f"another host could not answer: {answer['fault']}")
+            raise EngineError(self._engine.address, f"another host could not answer: {answer['fault']}")
         return answer
 
     def _subject(self, host: str) -> str:

@@ -187,7 +187,7 @@ async def newest_calls(settings: Settings, most: int) -> list[bytes]:
     engine = EngineConnection(settings)
     try:
         if not await engine.ready():
-            raise EngineError(engine.place, engine.state)
+            raise EngineError(engine.address, engine.state)
         return await _log(engine, settings).tail(most)
     finally:
         await engine.close()

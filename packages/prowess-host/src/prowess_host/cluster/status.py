@@ -29,7 +29,7 @@ async def cluster_status(settings: Settings) -> tuple[bool, list[str]]:
             await asyncio.sleep(_QUIET)
             with contextlib.suppress(EngineError):
                 await engine.flush()  # a slow engine has passed on the answers so far
-        lines = [f"engine {engine.place}, cluster {engine.name}: {engine.state}", *agents.in_words()]
+        lines = [f"engine {engine.address}, cluster {engine.name}: {engine.state}", *agents.in_words()]
         return is_up, lines if agents.seen or not is_up else [
             *lines,
             "no agents: start one with prowess agent --join URL",

@@ -71,7 +71,7 @@ class EngineStream:
         self._interval, self._most_missed = beats(silence)
         self._loop = asyncio.get_running_loop()
         self.sent = self._received = 0
-        self.left = 0
+        self.departed = 0
         """The number of the last message that may have arrived at the other end."""
         self._kept: deque[tuple[int, bytes]] = deque()
         """Messages that the other end has not confirmed."""
@@ -142,7 +142,7 @@ class EngineStream:
             return
         self._unconfirmed = 0
         if kind[0] not in _ABOUT_ITSELF:
-            self.left = max(self.left, int.from_bytes(kind[1:], "big"))
+            self.departed = max(self.departed, int.from_bytes(kind[1:], "big"))
 
     def _reconnected(self) -> None:
         """Repeat unconfirmed messages on both sides, which may have been lost with the connection."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from prowess.errors import ProwessError
-from prowess.jsontypes import JsonObject
+from prowess.jsontypes import JsonObject, json_bytes
 from prowess_host.dev.messages import PageRequest, PageResponse, PageStream, json_response, text_response
 from prowess_host.records.reading import CallFilter, NoSuchCall, RecordedCall, RecordReader
 
@@ -259,8 +259,7 @@ class DevApp:
 
 def _event(kind: str, data: Any, number: int | None = None) -> bytes:
     mark = f"id: {number}\n" if number is not None else ""
-    text = json.dumps(data, ensure_ascii=False).encode("utf-8", "backslashreplace")
-    return f"{mark}event: {kind}\ndata: ".encode() + text + b"\n\n"
+    return f"{mark}event: {kind}\ndata: ".encode() + json_bytes(data) + b"\n\n"
 
 
 def _shown(contract: Contract) -> JsonObject:

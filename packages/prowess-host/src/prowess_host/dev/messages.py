@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import field
 from typing import Any, Final, TypeAlias
 
 from prowess.frozen import frozen
+from prowess.jsontypes import json_bytes
 
 __all__ = ["Handler", "PageRequest", "PageResponse", "PageStream", "json_response", "text_response"]
 
@@ -48,8 +48,7 @@ _JSON: Final = "application/json"
 
 def json_response(data: Any, status: int = 200) -> PageResponse:
     """Data as JSON."""
-    text = json.dumps(data, ensure_ascii=False).encode("utf-8", "backslashreplace")
-    return PageResponse(status, _JSON, text)
+    return PageResponse(status, _JSON, json_bytes(data))
 
 
 def text_response(status: int, text: str) -> PageResponse:

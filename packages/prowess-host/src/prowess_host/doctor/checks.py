@@ -35,7 +35,7 @@ from prowess_host.doctor.findings import Finding
 from prowess_host.doctor.runs import examine_runs
 from prowess_host.files.served_files import Trouble, look
 from prowess_host.project import Project
-from prowess_host.records.place import record_path
+from prowess_host.records.record_path import record_path
 
 __all__ = ["CheckedProject", "examine", "examine_cluster"]
 
@@ -241,7 +241,7 @@ def _origin(key: str, settings: Settings, checked: CheckedProject) -> str:
     for environ, place in ((checked.machine.environ, "environment variable"), (settings.dotenv, ".env:")):
         if name := _variable_for(key, environ):
             return f"{place} {name}"
-    file, line = settings.config_file, settings.place_in_file(key).rpartition(":")[2]
+    file, line = settings.config_file, settings.location_in_file(key).rpartition(":")[2]
     shown = _shown(file, checked) if file is not None else "default"
     return f"{shown}:{line}" if line.isdigit() else shown
 

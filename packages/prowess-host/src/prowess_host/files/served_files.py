@@ -40,21 +40,21 @@ class ServedFile(NamedTuple):
 
 
 class Trouble(NamedTuple):
-    """A file or pattern that cannot be served as intended, with its place."""
+    """A file or pattern that cannot be served as intended, with its origin."""
 
-    place: str
+    origin: str
     """The file and the line, or the setting."""
     reason: str
     fatal: bool = True
     """Whether the file is not served because of it."""
 
     def __str__(self) -> str:
-        return f"{self.place} {self.reason}"
+        return f"{self.origin} {self.reason}"
 
     @property
     def failure(self) -> Failure:
         """The same as a failure of the catalog."""
-        file, _, line = self.place.rpartition(":")
+        file, _, line = self.origin.rpartition(":")
         if not line.isdecimal():
             return Failure.of("files", str(self))
         return Failure.of(Path(file).parent.name, f"{_SKILL_FILE} {self.reason}", file, int(line))

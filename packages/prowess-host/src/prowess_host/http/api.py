@@ -137,15 +137,15 @@ class Api:
         serving = asyncio.ensure_future(
             invoke(self._project, request, caller, client=client_of(None, exchange.address))
         )
-        left = asyncio.ensure_future(exchange.left())
+        disconnected = asyncio.ensure_future(exchange.disconnected())
         try:
-            await asyncio.wait([serving, left], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([serving, disconnected], return_when=asyncio.FIRST_COMPLETED)
             if not serving.done():
                 return
             response = serving.result()
         finally:
             serving.cancel()
-            left.cancel()
+            disconnected.cancel()
         fields = [(name.lower().encode(), str(value).encode()) for name, value in response.get("headers", {}).items()]
         status = cast("int", response["status"]["http"])
         if status in (401, 403):

@@ -380,7 +380,7 @@ class App:
         self._leave_stream(session, outlet)
 
     def _leave_stream(self, session: HttpSession, outlet: PendingResponse) -> None:
-        session.left(outlet)
+        session.disconnected(outlet)
         session.seen = self._now()
 
     async def _mcp_get(self, exchange: Exchange) -> None:

@@ -198,7 +198,7 @@ class Exchange:
             await self._changed()
         return body
 
-    async def left(self) -> None:
+    async def disconnected(self) -> None:
         """Wait until the client disconnects."""
         while not self.gone:
             await self._changed()

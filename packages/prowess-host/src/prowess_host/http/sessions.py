@@ -102,7 +102,7 @@ class HttpSession:
         reply = self._replies.get(stream)
         return reply is not None and reply.resume(outlet, number)
 
-    def left(self, outlet: PendingResponse) -> None:
+    def disconnected(self, outlet: PendingResponse) -> None:
         """Called when the client of a response has disconnected: keep further events of its stream."""
         self.standing.detach(outlet)
         for reply in self._replies.values():

@@ -95,22 +95,22 @@ class Together:
 class Allowance:
     """A token bucket that limits error messages, so that a flood of invalid messages does not cause a flood of errors."""
 
-    __slots__ = ("_burst", "_left", "_per_second", "_seen")
+    __slots__ = ("_burst", "_per_second", "_seen", "_tokens")
 
     def __init__(self, burst: float = 100.0, per_second: float = 10.0) -> None:
         self._burst = burst
         self._per_second = per_second
-        self._left = burst
+        self._tokens = burst
         self._seen: float | None = None
 
     def take(self, now: float) -> bool:
         """Whether another one is allowed now."""
         passed = 0.0 if self._seen is None else now - self._seen
-        self._left = min(self._burst, self._left + passed * self._per_second)
+        self._tokens = min(self._burst, self._tokens + passed * self._per_second)
         self._seen = now
-        if self._left < 1:
+        if self._tokens < 1:
             return False
-        self._left -= 1
+        self._tokens -= 1
         return True
 
 

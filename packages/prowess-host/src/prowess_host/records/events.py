@@ -5,8 +5,9 @@ The events of many calls are in memory at a time, and as data a short line takes
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
+
+from prowess.jsontypes import json_bytes
 
 __all__ = ["Events"]
 
@@ -46,7 +47,7 @@ class Events:
             self._dropped += 1
             return
         begin, data = len(self._text), _shortened(kind, data)
-        text = b'[%.4f, "%s", %s],' % (at, kind.encode(), _dumps(data))
+        text = b'[%.4f, "%s", %s],' % (at, kind.encode(), json_bytes(data))
         is_progress = kind == "progress"
         if is_progress and self._newest is not None:
             begin = self._newest
@@ -70,7 +71,3 @@ def _shortened(kind: str, data: Any) -> Any:
         return data
     text = text[:_MOST_OF_ONE] + "…"
     return [data[0], None, text] if kind == "progress" else ["", text] if kind == "log" else text
-
-
-def _dumps(data: Any) -> bytes:
-    return json.dumps(data, ensure_ascii=False).encode("utf-8", "backslashreplace")

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from prowess.contracts.contract import Contract
-from prowess.jsontypes import JsonObject
+from prowess.jsontypes import JsonObject, encodable
 from prowess.worker.heap import LARGE, give_back_soon, share_one_heap
 from prowess_host.records.events import Events
 
@@ -181,11 +181,6 @@ class Recording(CallState):
         return copy
 
 
-def _storable(text: str) -> str:
-    """A text without lone surrogates, which the database refuses."""
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
 class _Amount:
     """A count of bytes and calls."""
 
@@ -262,15 +257,15 @@ class Recorder:
 
     def unknown(self, name: str, why: str, client: str) -> None:
         """Record a call of an unknown command, without arguments, because no contract says which are secret."""
-        head = json.dumps({"client": _storable(client[:_MOST_NAME])}).encode()
+        head = json.dumps({"client": encodable(client[:_MOST_NAME])}).encode()
         self._serial += 1
         state = CallState(self._serial, time.monotonic())
         state.head = head
         state.kind, state.duration = "refused", 0.0
         state.facts = {
             "kind": "unknown",
-            "command": _storable(name[:_MOST_NAME]),
-            "message": _storable(why[:_MOST_WHY]),
+            "command": encodable(name[:_MOST_NAME]),
+            "message": encodable(why[:_MOST_WHY]),
         }
         self._unknown.append(state)
         if not self._due:

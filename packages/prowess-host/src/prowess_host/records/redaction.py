@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from prowess.contracts.contract import Contract
-from prowess.jsontypes import JsonObject, Schema
+from prowess.jsontypes import JsonObject, Schema, json_bytes
 
 __all__ = ["MASK", "RecordedArguments", "Redactor", "is_marked", "secrets_of"]
 
@@ -83,7 +83,7 @@ class Redactor:
             withheld: list[str] = []
             secrets: list[str] = []
             masked = self._masked(json.loads(text), marked or frozenset(), "", withheld, secrets)
-            return RecordedArguments(_dumps(masked), tuple(withheld), tuple(secrets))
+            return RecordedArguments(json_bytes(masked).decode(), tuple(withheld), tuple(secrets))
         return RecordedArguments(text.decode(), (), ())
 
     def json(self, text: bytes, more: Sequence[str] = ()) -> str:
@@ -91,7 +91,7 @@ class Redactor:
         search = _Search(self._secrets, more) if more else self._found
         if not search.in_json(text):
             return text.decode("utf-8", "replace")
-        return _dumps(_walk(json.loads(text), search.mask))
+        return json_bytes(_walk(json.loads(text), search.mask)).decode()
 
     def text(self, text: str, more: Sequence[str] = ()) -> str:
         """A text without secrets."""
@@ -224,10 +224,6 @@ def _masked_leaf(value: Any, mask: Callable[[str], str]) -> Any:
     if isinstance(value, (int, float)) and not isinstance(value, bool) and mask(str(value)) == MASK:
         return MASK
     return value
-
-
-def _dumps(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
 
 
 # Schemas

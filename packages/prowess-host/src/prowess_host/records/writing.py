@@ -13,10 +13,10 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from prowess.errors import message_of
-from prowess.jsontypes import JsonObject
+from prowess.jsontypes import JsonObject, json_bytes
 from prowess.settings.keys import RecordSettings
 from prowess.settings.settings import Settings
 from prowess_host.protocol.kinds import as_content
@@ -166,7 +166,7 @@ class RecordWriter:
             except (OSError, sqlite3.Error) as error:
                 self.close()
                 if attempt or not self._recovers_from(error):
-                    self._give_up(error)
+                    self._pause(error)
                     return
 
     def _opened(self, own: RecordSettings) -> RecordStore:
@@ -193,7 +193,7 @@ class RecordWriter:
         )
         return True
 
-    def _give_up(self, error: Exception) -> None:
+    def _pause(self, error: Exception) -> None:
         self._closed_until = time.monotonic() + _AGAIN
         if not self._warned:
             self._warned = True
@@ -266,15 +266,15 @@ class RecordWriter:
         """The result for the store, and whether it was shortened."""
         if state.facts is not None:
             payload: JsonObject = {"content": [_text(_replacement_text(state))], "isError": state.kind == "refused"}
-            return (redactor.json(_dumps(payload), secrets), 0) if own.results else (None, 1)
+            return (redactor.json(json_bytes(payload), secrets), 0) if own.results else (None, 1)
         if state.body is None or not own.results:
             return None, int(state.kind == "result")
         body, shortened = state.body, 0
         if len(body) > own.max_value or b'"prowess/problems"' in state.meta:
             payload = _plain(json.loads(body))
-            body = _dumps(payload)
+            body = json_bytes(payload)
             if len(body) > own.max_value:
-                body, shortened = _dumps(_shortened(payload, own.max_value)), 1
+                body, shortened = json_bytes(_shortened(payload, own.max_value)), 1
         return redactor.json(body, secrets), shortened
 
 
@@ -343,7 +343,7 @@ def _shortened(payload: JsonObject, most: int) -> JsonObject:
     left = most
     content: list[JsonObject] = []
     for block in as_content(payload).get("content", ()):
-        size = len(_dumps(block))
+        size = len(json_bytes(block))
         if size <= left:
             content.append(block)
         elif block.get("type") == "text":
@@ -358,10 +358,6 @@ def _shortened(payload: JsonObject, most: int) -> JsonObject:
 
 
 def _events(events: Events, redactor: Redactor, secrets: tuple[str, ...]) -> str:
-    return _dumps(
+    return json_bytes(
         [[at, kind, redactor.data(data, secrets)] for at, kind, data in json.loads(events.as_json())]
     ).decode()
-
-
-def _dumps(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace")

@@ -42,7 +42,7 @@ class Change:
 
 def changes(before: Schema, after: Schema) -> list[Change]:
     """All differences that callers can notice, in the order of the schema."""
-    return list(_Differ(before, after).at(before, after, _Place()))
+    return list(_Differ(before, after).at(before, after, _Position()))
 
 
 # --- in words -------------------------------------------------------------------------------------
@@ -109,14 +109,14 @@ _OBJECT: Final = ("properties", "required", "additionalProperties")
 _NULL: Final = {"type": "null"}
 
 
-class _Place(NamedTuple):
-    """The place of two schemas: the path in a value, and the keywords in the schema."""
+class _Position(NamedTuple):
+    """The position of two schemas: the path in a value, and the keywords in the schema."""
 
     path: tuple[str, ...] = ()
     keywords: tuple[str, ...] = ()
 
-    def under(self, *keywords: str, name: str | None = None) -> _Place:
-        return _Place(self.path if name is None else (*self.path, name), (*self.keywords, *keywords))
+    def under(self, *keywords: str, name: str | None = None) -> _Position:
+        return _Position(self.path if name is None else (*self.path, name), (*self.keywords, *keywords))
 
     def change(self, kind: str, message: str, *, narrows: bool = False, widens: bool = False) -> Change:
         return Change(kind, self.path, json_pointer(*self.keywords), message, narrows, widens)
@@ -128,30 +128,30 @@ class _Differ:
         self.after = after
         self.open: list[tuple[str, str]] = []
 
-    def at(self, before: Any, after: Any, place: _Place) -> Iterator[Change]:
+    def at(self, before: Any, after: Any, position: _Position) -> Iterator[Change]:
         """The differences between two schemas at one place."""
         pair = meaning(before, self.before), meaning(after, self.after)
         if pair in self.open:  # recursive types: already compared
             return
         self.open.append(pair)
-        yield from self._inside(_followed(self.before, before), _followed(self.after, after), place)
+        yield from self._inside(_followed(self.before, before), _followed(self.after, after), position)
         self.open.pop()
 
-    def _inside(self, old: Any, new: Any, place: _Place) -> Iterator[Change]:
-        yield from _descriptions(old, new, place)
-        yield from self._null(old, new, place)
+    def _inside(self, old: Any, new: Any, position: _Position) -> Iterator[Change]:
+        yield from _descriptions(old, new, position)
+        yield from self._null(old, new, position)
         old, new = _without_null(self.before, old), _without_null(self.after, new)
         if _is_record(old) and _is_record(new):
-            yield from self._records(old, new, place)
+            yield from self._records(old, new, position)
         elif _is_list_of(old) and _is_list_of(new):
-            yield from self._limits(old, new, place, "items")
-            yield from self.at(old["items"], new["items"], place.under("items", name="[]"))
+            yield from self._limits(old, new, position, "items")
+            yield from self.at(old["items"], new["items"], position.under("items", name="[]"))
         elif _is_map(old) and _is_map(new):
-            yield from self._limits(old, new, place, "additionalProperties")
-            inner = place.under("additionalProperties", name="{}")
+            yield from self._limits(old, new, position, "additionalProperties")
+            inner = position.under("additionalProperties", name="{}")
             yield from self.at(old["additionalProperties"], new["additionalProperties"], inner)
         else:
-            yield from self._kinds(old, new, place)
+            yield from self._kinds(old, new, position)
 
     def _is_same(self, old: Any, new: Any) -> bool:
         return meaning(old, self.before) == meaning(new, self.after)
@@ -162,37 +162,37 @@ class _Differ:
     def _widens(self, old: Any, new: Any) -> bool:
         return not within(new, old, narrow_document=self.after, wide_document=self.before)
 
-    def _change(self, kind: str, message: str, place: _Place, old: Any, new: Any) -> Change:
+    def _change(self, kind: str, message: str, position: _Position, old: Any, new: Any) -> Change:
         """A change, with its direction by the two schemas."""
-        return place.change(kind, message, narrows=self._narrows(old, new), widens=self._widens(old, new))
+        return position.change(kind, message, narrows=self._narrows(old, new), widens=self._widens(old, new))
 
-    def _null(self, old: Any, new: Any, place: _Place) -> Iterator[Change]:
+    def _null(self, old: Any, new: Any, position: _Position) -> Iterator[Change]:
         was, now = _takes_null(self.before, old), _takes_null(self.after, new)
         if was and not now and self._narrows(_NULL, new):
-            yield place.change("null", "no longer null", narrows=True)
+            yield position.change("null", "no longer null", narrows=True)
         elif now and not was and self._widens(old, _NULL):
-            yield place.change("null", "may be null", widens=True)
+            yield position.change("null", "may be null", widens=True)
 
-    def _kinds(self, old: Any, new: Any, place: _Place) -> Iterator[Change]:
+    def _kinds(self, old: Any, new: Any, position: _Position) -> Iterator[Change]:
         if self._is_same(old, new):
             return
         was, now = _values(old), _values(new)
         if was is None or now is None:
             kind = "limits" if _get(old, "type") == _get(new, "type") != "array" else "type"
-            yield self._change(kind, _from_to(old, new), place, old, new)
+            yield self._change(kind, _from_to(old, new), position, old, new)
         else:
-            yield self._change("values", _come_and_gone(was, now), place, old, new)
+            yield self._change("values", _come_and_gone(was, now), position, old, new)
 
-    def _limits(self, old: Schema, new: Schema, place: _Place, *apart: str) -> Iterator[Change]:
+    def _limits(self, old: Schema, new: Schema, position: _Position, *apart: str) -> Iterator[Change]:
         """The differences in the remaining keywords of two schemas."""
         was, now = without(old, *apart), without(new, *apart)
         if not self._is_same(was, now):
-            yield self._change("limits", _from_to(was, now), place, was, now)
+            yield self._change("limits", _from_to(was, now), position, was, now)
 
-    def _records(self, old: Schema, new: Schema, place: _Place) -> Iterator[Change]:
+    def _records(self, old: Schema, new: Schema, position: _Position) -> Iterator[Change]:
         was, now = old.get("properties", {}), new.get("properties", {})
         for name in dict.fromkeys([*was, *now]):
-            inner = place.under("properties", name, name=name)
+            inner = position.under("properties", name, name=name)
             if name not in now:
                 yield self._change("removed", "removed", inner, was[name], _rest(new))
             elif name not in was:
@@ -200,38 +200,38 @@ class _Differ:
             else:
                 yield from self.at(was[name], now[name], inner)
                 yield from _requirement(name, old, new, inner)
-        yield from self._rests(old, new, place.under("additionalProperties"))
-        yield from self._limits(old, new, place, *_OBJECT)
+        yield from self._rests(old, new, position.under("additionalProperties"))
+        yield from self._limits(old, new, position, *_OBJECT)
 
-    def _added(self, name: str, old: Schema, new: Schema, place: _Place) -> Change:
+    def _added(self, name: str, old: Schema, new: Schema, position: _Position) -> Change:
         held = new["properties"][name]
         words = in_words(_followed(self.after, held))
         if name in new.get("required", ()):
-            return place.change(
+            return position.change(
                 "required", f"added, required: {words}", narrows=True, widens=self._widens(_rest(old), held)
             )
-        return self._change("added", f"added, optional: {words}", place, _rest(old), held)
+        return self._change("added", f"added, optional: {words}", position, _rest(old), held)
 
-    def _rests(self, old: Schema, new: Schema, place: _Place) -> Iterator[Change]:
+    def _rests(self, old: Schema, new: Schema, position: _Position) -> Iterator[Change]:
         was, now = _rest(old), _rest(new)
         if not self._is_same(was, now):
-            yield self._change("open", f"other properties: {in_words(was)} → {in_words(now)}", place, was, now)
+            yield self._change("open", f"other properties: {in_words(was)} → {in_words(now)}", position, was, now)
 
 
-def _descriptions(old: Any, new: Any, place: _Place) -> Iterator[Change]:
+def _descriptions(old: Any, new: Any, position: _Position) -> Iterator[Change]:
     for keyword in _NOTICED:
         was, now = _get(old, keyword), _get(new, keyword)
         if json.dumps(was) != json.dumps(now):
             text = f"default {_shown(was)} → {_shown(now)}" if keyword == "default" else _reworded(was, now)
-            yield place.under(keyword).change(keyword, text)
+            yield position.under(keyword).change(keyword, text)
 
 
-def _requirement(name: str, old: Schema, new: Schema, place: _Place) -> Iterator[Change]:
+def _requirement(name: str, old: Schema, new: Schema, position: _Position) -> Iterator[Change]:
     was, now = name in old.get("required", ()), name in new.get("required", ())
     if now and not was:
-        yield place.change("required", "now required", narrows=True)
+        yield position.change("required", "now required", narrows=True)
     elif was and not now:
-        yield place.change("optional", "no longer required", widens=True)
+        yield position.change("optional", "no longer required", widens=True)
 
 
 def _come_and_gone(was: list[str], now: list[str]) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from prowess.contracts.contract import TOOL, Contract, Hints, OutputShape, Policies
 from prowess.errors import ProwessError, SettingsError
 from prowess.frozen import frozen
-from prowess.jsontypes import JsonObject
+from prowess.jsontypes import JsonObject, encodable
 from prowess.profiles.profile import BUILT_IN, Profile
 from prowess.schemas.walk import is_list, is_schema
 from prowess.settings.limits import Limits, limits_of
@@ -73,7 +73,7 @@ def write_snapshot(
         "commands": [_command(each, shown) for each in sorted(contracts, key=lambda each: each.id)],
     }
     text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-    return text.encode("utf-8", "backslashreplace").decode()  # a lone surrogate becomes a JSON escape
+    return encodable(text)  # a lone surrogate becomes a JSON escape
 
 
 def _command(contract: Contract, profiles: list[Profile]) -> JsonObject:

@@ -41,7 +41,7 @@ class Describers:
         self._described = described
         self._helpers: list[Worker] = []
         self._parts: list[Description] = []
-        self._left: deque[str] = deque()
+        self._remaining: deque[str] = deque()
         """Skills that are not assigned to a worker."""
         self._lost: list[LostImport] = []
         """Imports that have ended a worker and are not reported yet."""
@@ -60,9 +60,9 @@ class Describers:
         if most_workers > 1:
             request["most"] = _FEW
         first = await self._described(self._main(), request)
-        self._left = deque(name for name in first.names if name not in {*known, *done, *first.skills})
-        if self._left:
-            await self._share_out(min(most_workers, math.ceil(len(self._left) / _FEW)))
+        self._remaining = deque(name for name in first.names if name not in {*known, *done, *first.skills})
+        if self._remaining:
+            await self._share_out(min(most_workers, math.ceil(len(self._remaining) / _FEW)))
             self._raise_lost()
         return combined(first, self._parts) or await self._described(self._main(), {"known": sorted(known)})
 
@@ -81,8 +81,8 @@ class Describers:
         """Describe the remaining skills with this many workers."""
         helping = {asyncio.ensure_future(self._help(workers)) for _ in range(workers - 1)}
         try:
-            while self._left or helping:
-                if self._left:
+            while self._remaining or helping:
+                if self._remaining:
                     await self._describe_some(self._main(), workers)
                 else:  # a skill that a helper failed to describe is back in the queue
                     done, helping = await asyncio.wait(helping, return_when=asyncio.FIRST_COMPLETED)
@@ -94,13 +94,13 @@ class Describers:
 
     async def _help(self, workers: int) -> None:
         """Let a helper describe the remaining skills; start another one if a skill ends it."""
-        while self._left:
+        while self._remaining:
             helper = self._pool.spawn_helper()
             if helper is None:
                 return
             self._helpers.append(helper)
             try:
-                while self._left and helper.gets_calls:
+                while self._remaining and helper.gets_calls:
                     await self._describe_some(helper, workers)
             except ChildProcessError as error:  # the others go on
                 _log.info("a worker that helped to describe the skills is missing: %s", error)
@@ -108,16 +108,16 @@ class Describers:
 
     async def _describe_some(self, worker: Worker, workers: int) -> None:
         """Let a worker describe some of the remaining skills. Failed ones go back to the queue."""
-        count = min(math.ceil(len(self._left) / (workers * _PARTS)), _MOST_AT_ONCE)
-        names = [self._left.popleft() for _ in range(count)]
+        count = min(math.ceil(len(self._remaining) / (workers * _PARTS)), _MOST_AT_ONCE)
+        names = [self._remaining.popleft() for _ in range(count)]
         try:
             self._parts.append(await self._described(worker, {"known": [], "only": names}))
         except LostImport as error:
             if error.importing.skill not in names:  # the skill has hooks, or was just called
-                self._left.extend(names)
+                self._remaining.extend(names)
                 raise
             self._lost.append(error)
-            self._left.extend(name for name in names if name != error.importing.skill)
+            self._remaining.extend(name for name in names if name != error.importing.skill)
         except BaseException:
-            self._left.extend(names)
+            self._remaining.extend(names)
             raise

@@ -117,7 +117,7 @@ class Generations:
                 pool.send(helper, Event.RETIRE)
         return found
 
-    def give_up_imports(self, skills: Collection[str] | None) -> None:
+    def end_imports(self, skills: Collection[str] | None) -> None:
         """Fail the descriptions that wait for the import of some skills, or of any, and replace the workers that import them.
 
         Fails with `LostWorker`.
@@ -183,7 +183,7 @@ class Generations:
         self._backoff.clear_all()
         pool.adopt(successor.worker)
         for other in self._pools:
-            if other.placement.place and not other.describes:
+            if other.placement.labels and not other.describes:
                 other.renew()
         if pool is self._pools.own:
             for skill in sorted({*self.hooks()}.intersection(kept)):

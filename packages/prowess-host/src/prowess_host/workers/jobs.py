@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from prowess.contracts.contract import Contract
-from prowess.jsontypes import JsonObject
+from prowess.jsontypes import JsonObject, encodable, json_bytes
 from prowess.worker.link import Frame
 from prowess.worker.messages import Kind, LogHead, ProgressHead, RestHead, UnaskedHead, UrlDoneHead
 from prowess_host.workers.queue import FairQueue, Node, Path
@@ -154,7 +154,7 @@ class Job:
     """The process that has it or had it last."""
     due: float = NEVER
     """The time at which the host answers instead of the worker."""
-    left: float = NEVER
+    remaining: float = NEVER
     """The remaining seconds while the clock is stopped."""
     deaths: int = 0
     """The number of workers that have ended before they began it."""
@@ -247,8 +247,7 @@ def answer_busy(job: Job, waiting: int, seconds: int) -> None:
 
 def failed_body(text: str) -> bytes:
     """A failed result."""
-    text = text.encode("utf-8", "backslashreplace").decode()
-    return json.dumps({"content": [{"type": "text", "text": text}], "isError": True}, ensure_ascii=False).encode()
+    return json_bytes({"content": [{"type": "text", "text": encodable(text)}], "isError": True})
 
 
 # Frames of workers

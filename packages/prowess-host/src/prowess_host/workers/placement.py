@@ -21,7 +21,7 @@ class Placement:
     """The interpreter of an environment; `None` for that of the project's workers."""
     limits: Grant | None = None
     """The limits of the workers; `None` for all permissions of the user."""
-    place: str = ""
+    labels: str = ""
     """The labels of the agents that its workers run on; empty for this machine."""
 
     @property

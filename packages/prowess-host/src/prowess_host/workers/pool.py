@@ -322,7 +322,7 @@ class Pool:
         """The worker that imports this skill alone, if one can be started here."""
         if skill in self.gone:
             return None
-        if skill not in self.importers and len(self.importers) < _MOST_IMPORTERS and not self.placement.place:
+        if skill not in self.importers and len(self.importers) < _MOST_IMPORTERS and not self.placement.labels:
             worker = self._spawn()
             if worker is not None:
                 self.importers[skill] = worker
@@ -347,11 +347,11 @@ class Pool:
     @property
     def _least(self) -> int:
         """The usual number of workers. On agents, further ones start when calls need them."""
-        return 1 if self.placement.place else self._host.workers
+        return 1 if self.placement.labels else self._host.workers
 
     def _grows(self) -> bool:
         """Whether another worker on an agent would serve a call sooner."""
-        if not self.placement.place or len(self.active) >= self._own.cluster.workers:
+        if not self.placement.labels or len(self.active) >= self._own.cluster.workers:
             return False
         return self._loop.time() >= self._full_until and all(worker.jobs for worker in self.active)
 

@@ -63,7 +63,7 @@ class Pools:
             return self.own
         pool = self._others.get(placement)
         if pool is None:
-            spawn = self.abroad if placement.place and self.abroad is not None else WorkerProcess
+            spawn = self.abroad if placement.labels and self.abroad is not None else WorkerProcess
             pool = self._others[placement] = self._made(placement, spawn)
         pool.used = self._loop.time()
         if pool.resting is None:
@@ -99,7 +99,7 @@ class Pools:
         """The skills that current workers have imported, and can run even if their files break."""
         return {skill for pool in self for skill in pool.loaded}
 
-    def give_up(self, reasons: Mapping[str, str]) -> None:
+    def mark_gone(self, reasons: Mapping[str, str]) -> None:
         """Set the skills that do not load and have no last good version, each with the reason."""
         self._gone = reasons
         for pool in self:

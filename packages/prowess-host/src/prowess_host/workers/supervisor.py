@@ -194,8 +194,8 @@ class Supervisor:
         self._running[job] = worker
         self.generations.give_source(worker, contract.skill)
         self._number = number = worker.take(job, self._number)
-        if pool.placement.place:
-            worker.process.limit(number, min(job.due - self._now(), job.left))
+        if pool.placement.labels:
+            worker.process.limit(number, min(job.due - self._now(), job.remaining))
         worker.process.send(Kind.CALL, number, job.head, job.arguments, more=len(worker.jobs) > 1)
 
     def _dispatch_later(self, job: Job, reason: str) -> None:
@@ -270,7 +270,7 @@ class Supervisor:
         self._finish(job)
         if worker is not None:
             worker.process.send(Kind.CANCEL, job.number, head)
-            self._timeouts.give_up(worker, job, has_begun=has_begun)
+            self._timeouts.watch_given_up(worker, job, has_begun=has_begun)
 
     def _overdue(self, job: Job) -> None:
         """Answer a job that is overdue, and check its worker."""
@@ -314,7 +314,7 @@ class Supervisor:
             if frame.kind != Kind.REFUSED or not self._gives_again(worker, job, frame):
                 self._pass_on(job, frame)
                 if frame.kind == Kind.RESULT and job.contract.policies.concurrency is not None and _runs_on(job, frame):
-                    self._timeouts.give_up(worker, job, has_begun=True)
+                    self._timeouts.watch_given_up(worker, job, has_begun=True)
         if worker.withdrawn and frame.kind in LAST:
             worker.release(frame.number)
 
@@ -475,7 +475,9 @@ class Supervisor:
 
 def _runs_on(job: Job, frame: Frame) -> bool:
     """Whether a call may still run in a thread after its result: its worker has noticed that its time is up."""
-    return job.contract.in_thread and b'"timeout"' in frame.head
+    if not job.contract.in_thread or b'"timeout"' not in frame.head:
+        return False
+    return json.loads(frame.head).get("prowess/kind") == "timeout"
 
 
 def _ignore_updates(_uri: str, _skill: str) -> None:

@@ -76,24 +76,24 @@ class Timeouts:
 
     def start_clock(self, job: Job) -> None:
         """Start the timeout of a job."""
-        job.left = job.seconds + _LATE
+        job.remaining = job.seconds + _LATE
         self.resume_clock(job)
 
     def stop_clock(self, job: Job) -> None:
         """Stop the clock while a person is asked."""
         if job.due != NEVER:
-            job.due, job.left = NEVER, max(job.due - self._now(), _LATE)
+            job.due, job.remaining = NEVER, max(job.due - self._now(), _LATE)
 
     def resume_clock(self, job: Job) -> None:
         """Continue with the remaining time."""
         now = self._now()
-        job.due, job.left = min(job.due, now + job.left), NEVER
+        job.due, job.remaining = min(job.due, now + job.remaining), NEVER
         if self._timer is None or job.due < self._timer.when():
             self._check_by(min(job.due, now + self._often))
 
     # Cancelled and overdue calls
 
-    def give_up(self, worker: Worker, job: Job, *, has_begun: bool) -> None:
+    def watch_given_up(self, worker: Worker, job: Job, *, has_begun: bool) -> None:
         """Check later that a cancelled or overdue call has ended."""
         worker.may_be_held |= has_begun
         until = self.question(worker)
@@ -186,7 +186,7 @@ class Timeouts:
                     loads = worker.describes or not worker.is_up
                     usable = self._check_worker(worker, now)
                     loading = max(loading, usable) if loads else loading
-                    due = min([due, *(now + left for left in self._left(worker))])
+                    due = min([due, *(now + pause for pause in self._pauses(worker))])
                 else:
                     worker.measured = None
             pool.adjust_spare(needed=any(self._may_need_another(worker, now) for worker in pool.active))
@@ -225,7 +225,7 @@ class Timeouts:
         worker.clock += usable if worker.progress.is_exact else min(now - before, most)
         return usable
 
-    def _left(self, worker: Worker) -> list[float]:
+    def _pauses(self, worker: Worker) -> list[float]:
         """The usable seconds until something is due for a worker."""
         questions = worker.questions if worker.is_up else ()
         return [at - worker.clock for at in (*questions, *(at for at, _ in worker.waits))]

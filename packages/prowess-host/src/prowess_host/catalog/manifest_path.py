@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prowess_host.catalog.cache import folder_in
-from prowess_host.catalog.names import name_of_root
+from prowess_host.catalog.manifest_names import name_of_root
 
 if TYPE_CHECKING:
     from prowess.settings.keys import OwnSettings

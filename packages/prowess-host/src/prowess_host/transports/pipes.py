@@ -52,7 +52,7 @@ class Reader:
         self._has_grown = False
 
     @property
-    def left(self) -> bool:
+    def has_left(self) -> bool:
         """Whether the client has closed its end, even if there is input left."""
         poll = select.poll()
         poll.register(self._fd, 0)
@@ -134,7 +134,7 @@ class Writer:
         return self._waiting
 
     @property
-    def left(self) -> bool:
+    def has_left(self) -> bool:
         """Whether the client has stopped reading."""
         poll = select.poll()
         poll.register(self._fd, 0)

@@ -21,7 +21,7 @@ from piped import until
 
 from prowess_host.cli.main import _LAST_WORDS
 from prowess_host.stderr import Complaints
-from prowess_host.transports.stdio import Reader, Writer
+from prowess_host.transports.pipes import Reader, Writer
 
 
 @contextlib.contextmanager
@@ -58,9 +58,9 @@ async def test_a_paused_reader_knows_when_the_client_has_left():
         got: asyncio.Queue[bytes] = asyncio.Queue()
         reader = Reader(reading, got.put_nowait)
         os.write(writing, b"unread")
-        assert not reader.left
+        assert not reader.has_left
         os.close(writing)
-        assert reader.left
+        assert reader.has_left
         reader.start()
         with fail_after(PATIENCE):
             assert b"unread" == await got.get()

@@ -9,8 +9,8 @@ import pytest
 
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
-from prowess_host.catalog.names import seems_new
-from prowess_host.catalog.place import manifest_path, shape_now
+from prowess_host.catalog.manifest_names import seems_new
+from prowess_host.catalog.manifest_path import manifest_path, shape_now
 
 
 @pytest.fixture
