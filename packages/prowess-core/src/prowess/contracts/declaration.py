@@ -372,6 +372,14 @@ def _check_data(declared: Declaration, refuse: Refusal) -> None:
                 f"{option}={data!r} must be JSON data",
                 "Use dicts with string keys, lists, strings, numbers, booleans and None",
             )
+    for icon in declared.icons:
+        sizes: Any = icon.get("sizes", [])
+        texts = [icon.get("mimeType", ""), *(sizes if isinstance(sizes, list) else [None])]
+        if any(not isinstance(text, str) for text in texts) or icon.get("theme", "light") not in ("light", "dark"):
+            refuse(  # a strict client would reject the whole list of tools
+                f"the icon {icon!r} has a mimeType, sizes or a theme that clients reject",
+                'Write it like {"src": "...", "mimeType": "image/png", "sizes": ["48x48"], "theme": "dark"}',
+            )
 
 
 def _check_uri(declared: Declaration, refuse: Refusal) -> None:

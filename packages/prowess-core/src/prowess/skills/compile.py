@@ -560,9 +560,10 @@ class _Compiler:
             yield "must be of type 'object' at its root"
         offered, required = set(schema.get("properties", {})), set(schema.get("required", ()))
         known = {field.sent_as for field in fields}
-        foreign = offered & set(injected) if self.signature.extra is not MISSING else offered - known
-        if foreign - known:
-            yield f"offers {_listed(foreign)}, which a client cannot send"
+        for verb, names in (("offers", offered), ("requires", required - offered)):
+            foreign = names & set(injected) if self.signature.extra is not MISSING else names
+            if foreign - known:
+                yield f"{verb} {_listed(foreign - known)}, which a client cannot send"
         needed = {field.sent_as for field in fields if field.required}
         if needed - offered and schema.get("additionalProperties") is False:
             yield f"leaves out {_listed(needed - offered)}, which the function needs"
