@@ -83,10 +83,12 @@ def compile_command(
     root: Path,
     rendered: bool = False,
 ) -> Plan:
-    """Compile one command. Raises `LoadError` with the file, the line and the reason.
+    """Compile one command. Raises `LoadError` or `DeclarationError` with the file, the line and the reason.
 
     `rendered` says that a plugin may convert results whose type has no schema.
     """
+    if declared.refusal is not None:
+        raise declared.refusal.with_traceback(None)
     place = declared.place
     try:
         return _Compiler(declared, skill, injectables, settings, root, rendered=rendered).plan()
