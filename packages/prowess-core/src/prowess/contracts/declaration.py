@@ -380,7 +380,7 @@ def _check_data(declared: Declaration, refuse: Refusal) -> None:
             )
     for icon in declared.icons:
         sizes: Any = icon.get("sizes", [])
-        texts = [icon.get("mimeType", ""), *(sizes if isinstance(sizes, list) else [None])]
+        texts: list[Any] = [icon.get("mimeType", ""), *(sizes if isinstance(sizes, list) else [None])]
         if any(not isinstance(text, str) for text in texts) or icon.get("theme", "light") not in ("light", "dark"):
             refuse(  # a strict client would reject the whole list of tools
                 f"the icon {icon!r} has a mimeType, sizes or a theme that clients reject",
