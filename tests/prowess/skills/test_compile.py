@@ -556,6 +556,15 @@ def test_an_explicit_schema_has_to_agree_with_the_signature(refusal: Any, contra
     assert contract(open_function, input_schema={"type": "object", "properties": {"z": {}}})
 
 
+def test_an_explicit_schema_may_list_no_choices(contract: Any):
+    """Although no value fits that part."""
+
+    def function(a: Any = None) -> None: ...
+
+    given = {"type": "object", "properties": {"a": {"anyOf": [{"enum": []}, {"type": "null"}]}}}
+    assert given == contract(function, input_schema=given).input_schema
+
+
 def test_an_explicit_schema_has_to_be_one(refusal: Any):
     """JSON Schema 2020-12, and nothing from elsewhere."""
 

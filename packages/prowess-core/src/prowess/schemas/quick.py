@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from pydantic_core import SchemaValidator, ValidationError, core_schema
+from pydantic_core import SchemaError, SchemaValidator, ValidationError, core_schema
 
 from prowess.jsontypes import Json, Schema
 from prowess.schemas.matching import identity, leaf_problems
@@ -41,7 +41,7 @@ def quick_check(schema: Schema) -> Callable[[Json], bool]:
     """A function that returns `True` only for valid values. It may return `False` for a few valid ones."""
     try:
         validator = SchemaValidator(_Compiler(schema).compiled())
-    except _Unsuitable:
+    except (_Unsuitable, SchemaError):  # pydantic-core refuses an empty `enum`
         return _never
 
     def check(value: Json) -> bool:
