@@ -70,6 +70,8 @@ class Plan:
     """Parameters that a Python caller may pass by position."""
     positional_only: tuple[str, ...]
     """Parameters that the function takes by position only."""
+    further: ArgumentReader | None = None
+    """The reader of `*args`, which only Python callers can pass, under their name; `None` for any objects."""
     completions: Mapping[str, Plan] = dataclasses.field(default_factory=dict[str, Any])
     """The completing functions by argument."""
 
@@ -206,8 +208,15 @@ class _Compiler:
             defaults,
             self.signature.positional,
             only,
+            self._further(),
             completing,
         )
+
+    def _further(self) -> ArgumentReader | None:
+        name, kind = self.signature.takes_args, self.signature.each_arg
+        if kind is Any or adapter_of(kind, self.signature.names, "validation") is None:
+            return None
+        return ArgumentReader(self.id, Adapter(record({name: list[kind]}), self.signature.names), (name,), (), {})
 
     def _contract(
         self, schema: Schema, shape: OutputShape, injected: tuple[str, ...], warnings: tuple[str, ...]
