@@ -353,14 +353,34 @@ async def test_aliases_answer_to_further_names(tmp_path: Path):
         assert "unknown" == (await runtime.call("web")).kind
 
 
-async def test_a_refused_decorator_is_a_failure_of_its_file(tmp_path: Path):
-    """With file, line and reason in the catalog."""
-    source = "@skill_command(cache_ttl=-1)\ndef get() -> str: ...\n"
+async def test_a_refused_decorator_is_a_failure_of_its_command(tmp_path: Path):
+    """With file, line and reason in the catalog. The other commands of the file are served, and may use the function."""
+    source = (
+        "@skill_command(cache_ttl=-1)\ndef get() -> str:\n    return 'got'\n"
+        "@skill_command\ndef use() -> str:\n    return get.raw()\n"
+        "@skill_command\ndef call() -> dict:\n    return get()\n"
+    )
     async with Runtime.open(written(tmp_path, source)) as runtime:
         (failure,) = runtime.catalog().failures
+        assert "got" == (await runtime.call("web.use")).value
+        assert "cache_ttl=-1 must be" in (await runtime.call("web.call")).text
+    assert "web.get" == failure.source
     assert str(tmp_path / "skills" / "web.py") == failure.file
     assert 2 == failure.line
     assert "cache_ttl=-1 must be a number of seconds, 0 or more" in failure.reason
+
+
+@pytest.mark.parametrize("kind", ["skill_command", "resource", "prompt"])
+async def test_a_refused_name_is_a_failure_under_the_name_of_the_function(tmp_path: Path, kind: str):
+    """Each decorator reports every command of the file at once."""
+    uri = "'notes://today', " if kind == "resource" else ""
+    source = (
+        f"from prowess import {kind}\n@{kind}({uri}name='a b')\ndef one() -> str: ...\n"
+        f"@{kind}({uri}name='two', nmae='x')\ndef other() -> str: ...\n"
+    )
+    async with Runtime.open(written(tmp_path, source)) as runtime:
+        failures = runtime.catalog().failures
+    assert ["web.one", "web.two"] == sorted(failure.source for failure in failures)
 
 
 # --- what can be asked of a command

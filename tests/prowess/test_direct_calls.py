@@ -137,6 +137,37 @@ def test_arguments_are_bound_as_python_binds_them(project: Path):
     assert named(3, 2)["isError"] is True
 
 
+@skill_command(retry_on=ValueError)
+def keep(first: int, *more: list[int]) -> list[list[int]]:
+    """Fail once for each call."""
+    for each in more:
+        each.append(first)
+        if len(ATTEMPTS) % 2 == 0:
+            ATTEMPTS.append(first)
+            raise ValueError
+    ATTEMPTS.clear()
+    return list(more)
+
+
+ATTEMPTS: list[int] = []
+
+
+@skill_command
+def ask_each(*answers: Callable[[], int], default: int = 0) -> int:
+    """Add the answers up."""
+    return sum([answer() for answer in answers], default)
+
+
+def test_further_positional_arguments_are_arguments(project: Path):
+    """They are read by their annotation if it has a schema, and each attempt gets its own copy."""
+    given = [1]
+    assert [[1, 3], [2, 3]] == value(keep(3, given, ("2",)))
+    assert [1] == given
+    assert [] == value(keep(3))
+    assert "more[1]: expected an array, got 5" in keep(3, [1], 5)["content"][0]["text"]
+    assert 3 == value(ask_each(lambda: 1, lambda: 2))
+
+
 def test_instances_are_welcome(project: Path):
     """They are checked like anything else."""
 

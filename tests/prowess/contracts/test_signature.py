@@ -72,7 +72,7 @@ def test_variadic_parameters_are_no_parameters():
 
     signature = read(declared(function))
     assert ["a", "b", "c"] == [item.name for item in signature.parameters]
-    assert ("rest", float) == (signature.takes_args, signature.extra)
+    assert ("rest", str, float) == (signature.takes_args, signature.each_arg, signature.extra)
     assert (("a", "b"), ("a", "b")) == (signature.positional, signature.positional_only)
 
 

@@ -338,6 +338,20 @@ async def test_what_is_no_request_is_answered(raw: bytes | str, code: str, proje
     assert ("", code, 422) == (response["id"], response["errors"][0]["code"], response["status"]["http"])
 
 
+@pytest.mark.parametrize(("sent", "told"), [(None, "null"), (True, "true"), ([None], "[null]"), ("a", '"a"')])
+async def test_a_wrong_value_is_shown_as_it_was_sent(sent: Any, told: str, project: Path) -> None:
+    """As JSON, because callers need not know Python."""
+    whole, payload = await answers(project, json.dumps(sent), json.dumps({**request(), "payload": sent}))
+    assert f"a request must be an object, not {told}" == whole["errors"][0]["message"]
+    assert f"payload: expected an object, got {told}" == payload["errors"][0]["message"]
+
+
+async def test_a_byte_order_mark_is_no_part_of_a_request(project: Path) -> None:
+    """Some programs write one first."""
+    (response,) = await answers(project, json.dumps(request(payload={"query": "a"})).encode("utf-8-sig"))
+    assert "success" == response["status"]["code"]
+
+
 async def test_all_problems_of_an_envelope_are_reported_at_once(project: Path) -> None:
     """And the id is repeated although everything else is wrong."""
     bad = {"id": "r9", "version": "1.0", "timestamp": "yesterday", "tool": "a b", "payload": [], "trace_id": ""}

@@ -249,6 +249,13 @@ class Style(enum.Enum):
     UNIX = "it's unix"
 
 
+class Mixed(enum.Enum):
+    NOTHING = None
+    HALF = 0.5
+    PAIR = (1, "a")
+    TEXT = "x or y"
+
+
 @dataclasses.dataclass
 class Point:
     x: int
@@ -302,6 +309,8 @@ def custom(value: int) -> int:
         (Literal["a"], "b", 'x: expected "a", got "b"'),
         (Literal["a", 1, None, True], "b", 'x: expected one of "a", 1, null, true, got "b"'),
         (Literal[b"a", "b"], "c", "x: expected b'a' or 'b', got \"c\""),
+        (Literal["a or b", " or ", "'"], "b", 'x: expected one of "a or b", " or ", "\'", got "b"'),
+        (Mixed, "b", 'x: expected one of null, 0.5, [1, "a"], "x or y", got "b"'),
         (Style, "ISO", 'x: expected one of "iso", "it\'s unix", got "ISO"'),
         (dt.datetime, "soon", 'x: expected a date and time (ISO 8601), got "soon"'),
         (AwareDatetime, "2020-01-01T00:00:00", 'x: expected a time with a timezone, got "2020-01-01T00:00:00"'),

@@ -148,6 +148,7 @@ def test_a_schema_is_checked_by_what_it_says(schema: Any, good: list[Any], bad: 
         ({"$ref": "#/$defs/Nowhere"}, 1),
         ({"$id": "urn:x", "$defs": {"A": {}}, "$ref": "#/$defs/A"}, 1),
         ({"type": "unknown"}, 1),
+        ({"type": "array", "items": {"enum": []}}, []),
         ({"type": "integer"}, 1.0),
         ({"type": "number"}, math.nan),
     ],

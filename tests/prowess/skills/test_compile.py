@@ -543,6 +543,8 @@ def test_an_explicit_schema_has_to_agree_with_the_signature(refusal: Any, contra
     assert f"{name} offers y, z, which a client cannot send" == given(function, properties={"a": {}, "z": {}, "y": {}})
     assert f"{name} offers ctx, which a client cannot send" == given(function, properties={"a": {}, "ctx": {}})
     assert "offers ctx, which a client cannot send" in given(open_function, properties={"ctx": {}})
+    assert f"{name} requires c, which a client cannot send" == given(function, required=["a", "c"])
+    assert "requires ctx, which a client cannot send" in given(open_function, required=["a", "c", "ctx"])
     assert f"{name} leaves out a, which the function needs" == given(function, additionalProperties=False)
     assert f"{name} does not require a, which the function needs" == given(function, properties={"a": {}})
     for fits in (
@@ -552,6 +554,15 @@ def test_an_explicit_schema_has_to_agree_with_the_signature(refusal: Any, contra
     ):
         assert contract(function, input_schema={"type": "object", **fits})
     assert contract(open_function, input_schema={"type": "object", "properties": {"z": {}}})
+
+
+def test_an_explicit_schema_may_list_no_choices(contract: Any):
+    """Although no value fits that part."""
+
+    def function(a: Any = None) -> None: ...
+
+    given = {"type": "object", "properties": {"a": {"anyOf": [{"enum": []}, {"type": "null"}]}}}
+    assert given == contract(function, input_schema=given).input_schema
 
 
 def test_an_explicit_schema_has_to_be_one(refusal: Any):
@@ -692,6 +703,36 @@ def test_output_may_not_contradict_the_annotation(refusal: Any, annotated: Any, 
     reason = refusal(function, output=output)
     assert "of test_compile.function contradicts the annotation -> " in reason
     assert "Keep the one that is true" in reason
+
+
+@pytest.mark.parametrize(
+    "annotated, schema, fits",
+    [
+        (int, {"type": "string"}, False),
+        (list[int], {"type": ["object", "null"]}, False),
+        (bool, {"$ref": "#/$defs/N", "$defs": {"N": {"type": "number"}}}, False),
+        (int, {"type": "number"}, True),
+        (int, {"minimum": 1}, True),
+        (Any, {"type": "string"}, True),
+        (Foreign, {"type": "string"}, True),
+        (dict[str, int], {"type": "array"}, True),  # it may be a whole result with an array as its data
+        (tuple[Image, Note], {"type": "object"}, True),
+        (Image, {"type": "object"}, True),
+    ],
+)
+def test_an_output_schema_may_not_contradict_the_annotation(
+    contract: Any, refusal: Any, annotated: Any, schema: Any, fits: bool
+):
+    """Every result would break it."""
+
+    def function() -> None: ...
+
+    function.__annotations__["return"] = annotated
+    if fits:
+        assert contract(function, output_schema=schema)
+    else:
+        reason = refusal(function, output_schema=schema)
+        assert "output_schema of test_compile.function contradicts the annotation -> " in reason
 
 
 @pytest.mark.parametrize(

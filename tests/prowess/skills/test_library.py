@@ -123,7 +123,7 @@ async def test_unknown_command_is_an_outcome(tmp_path: Path) -> None:
             "E: its message cannot be shown: TypeError",
         ),
         ("raise ValueError('\\udc80')\n", 4, r"ValueError: \udc80"),
-        ("@skill_command(cache_ttl=-1)\ndef f(): ...\n", 4, "command 'f': cache_ttl=-1 must be "),
+        ("@skill_command\nclass F: ...\n", 4, "command 'F': a class cannot be a command"),
         ("x = '\0'\n", None, "source code string cannot contain null bytes"),
     ],
 )
@@ -163,14 +163,20 @@ async def test_broken_file_leaves_the_others_of_its_skill(tmp_path: Path) -> Non
         assert [("notes", "b.py", 2)] == places(runtime)
 
 
-async def test_broken_command_leaves_the_others_of_its_file(tmp_path: Path) -> None:
-    """An annotation that cannot be resolved fails that command, at its line."""
-    text = HEAD + "@skill_command\ndef bad(x: Nowhere): ...\n@skill_command\ndef good(): ...\n"
-    write(tmp_path, a=text)
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ("@skill_command\ndef bad(x: Nowhere): ...\n", "'Nowhere' cannot be resolved"),
+        ("@skill_command(cache_ttl=-1)\ndef bad(): ...\n", "command 'bad': cache_ttl=-1 must be "),
+    ],
+)
+async def test_broken_command_leaves_the_others_of_its_file(tmp_path: Path, bad: str, reason: str) -> None:
+    """An annotation that cannot be resolved, or an option that is refused, fails that command, at its line."""
+    write(tmp_path, a=f"{HEAD}{bad}@skill_command\ndef good(): ...\n")
     async with Runtime.open(tmp_path) as runtime:
         assert ["a.good"] == ids(runtime)
         assert [("a.bad", "a.py", 3)] == places(runtime)
-        assert "'Nowhere' cannot be resolved" in failures(runtime)[0].reason
+        assert reason in failures(runtime)[0].reason
 
 
 async def test_annotation_that_raises_fails_its_command(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeAlias, TypeVar, 
 
 from prowess.contracts.contract import TOOL, Hints
 from prowess.contracts.declaration import (
+    LOADING,
+    NAME,
     Declaration,
     Location,
     Refusal,
@@ -24,7 +26,7 @@ from prowess.contracts.declaration import (
     seconds,
     take_note,
 )
-from prowess.errors import did_you_mean
+from prowess.errors import DeclarationError, did_you_mean
 from prowess.jsontypes import copied
 
 if TYPE_CHECKING:
@@ -94,8 +96,14 @@ def _decorated(
 ) -> Any:
     checked = check_function(function, Location(frame.f_code.co_filename, frame.f_lineno), kind)
     nested = frame.f_locals is not frame.f_globals and _postponed(checked)
-    declared = _declared(kind, written.parameters, checked, options, frame if nested else None)
-    check(declared)
+    try:
+        declared = _declared(kind, written.parameters, checked, options, frame if nested else None)
+        check(declared)
+    except DeclarationError as error:
+        if not LOADING.get():
+            raise
+        name = error.command if NAME.fullmatch(error.command) else checked.__name__
+        declared = Declaration(checked, name, kind=kind, refusal=error.with_traceback(None))
     command: Any = _asynchronous(declared) if is_async(checked) else _synchronous(declared)
     command.raw = checked
     take_note(declared, command, frame.f_globals)

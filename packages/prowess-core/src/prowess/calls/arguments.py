@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from pathlib import PurePath
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json, to_json, to_jsonable_python
@@ -27,6 +27,7 @@ from prowess.schemas.problems import problem_lines
 
 __all__ = ["ArgumentReader", "JsonText", "changeable", "copies", "positional"]
 
+K = TypeVar("K")
 _Read: TypeAlias = "Callable[[dict[str, Any]], dict[str, Any]]"
 _MOST_UNKNOWN = 1000
 """Unknown names of one call that are looked at."""
@@ -228,7 +229,7 @@ def changeable(value: Any) -> bool:
     return isinstance(value, (bytearray, deque, dict, list, set))
 
 
-def copies(values: Mapping[str, Any]) -> dict[str, Any]:
+def copies(values: Mapping[K, Any]) -> dict[K, Any]:
     """Copies of values for one attempt, so that its changes do not reach other attempts and calls."""
     return {name: _copy(value) if changeable(value) else value for name, value in values.items()}
 

@@ -8,6 +8,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import FrameType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeAlias, cast
@@ -21,6 +22,7 @@ from prowess.jsontypes import JsonObject, Schema
 
 __all__ = [
     "ALIAS",
+    "LOADING",
     "MOST",
     "NAME",
     "NOTE",
@@ -47,6 +49,8 @@ __all__ = [
 NOTE: Final = "__prowess__"
 _MADE: Final = "__prowess_made__"
 """The global variable of a module with the declarations that were made during its import."""
+LOADING: Final[ContextVar[bool]] = ContextVar("prowess_loading", default=False)
+"""Whether this code runs for the import of a skill. A refused option then fails its command instead of the file."""
 NAME: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 ALIAS: Final = re.compile(r"[A-Za-z0-9_-]+([./][A-Za-z0-9_-]+)*")
 _DEFAULT_ATTEMPTS: Final = 3
@@ -149,6 +153,8 @@ class Declaration:
     """The frame that decorated a nested function, because annotations may be its local names."""
     home: str = ""
     """The module whose code decorated the function."""
+    refusal: DeclarationError | None = None
+    """Why the decorator refused its options, if that was noted during the import of a skill."""
     command: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
     """The object that the decorator returned. A wrapper around it may have a copy of the note."""
 
@@ -371,6 +377,14 @@ def _check_data(declared: Declaration, refuse: Refusal) -> None:
             refuse(
                 f"{option}={data!r} must be JSON data",
                 "Use dicts with string keys, lists, strings, numbers, booleans and None",
+            )
+    for icon in declared.icons:
+        sizes: Any = icon.get("sizes", [])
+        texts: list[Any] = [icon.get("mimeType", ""), *(sizes if isinstance(sizes, list) else [None])]
+        if any(not isinstance(text, str) for text in texts) or icon.get("theme", "light") not in ("light", "dark"):
+            refuse(  # a strict client would reject the whole list of tools
+                f"the icon {icon!r} has a mimeType, sizes or a theme that clients reject",
+                'Write it like {"src": "...", "mimeType": "image/png", "sizes": ["48x48"], "theme": "dark"}',
             )
 
 

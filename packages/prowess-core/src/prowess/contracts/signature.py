@@ -77,6 +77,8 @@ class Signature:
     style: Style
     takes_args: str = ""
     """The name of `*args`, or empty."""
+    each_arg: Any = Any
+    """The annotation of `*args`."""
     extra: Any = MISSING
     """The annotation of `**kwargs`, or `MISSING`."""
     annotated: Any = Any
@@ -101,11 +103,11 @@ def read(declared: Declaration) -> Signature:
     names = _Names(innermost(declared.function).__globals__, declared.local_names(), declared.location)
     written = inspect.signature(declared.function)
     parameters: list[Parameter] = []
-    takes_args, extra = "", MISSING
+    takes_args, each_arg, extra = "", Any, MISSING
     for parameter in written.parameters.values():
         annotation = names.resolve(parameter.annotation, f"parameter {parameter.name!r}")
         if parameter.kind is parameter.VAR_POSITIONAL:
-            takes_args = parameter.name
+            takes_args, each_arg = parameter.name, annotation
         elif parameter.kind is parameter.VAR_KEYWORD:
             options = _unpacked(annotation)
             extra = annotation if options is None else MISSING
@@ -121,7 +123,7 @@ def read(declared: Declaration) -> Signature:
     if declared.output is not None:
         annotated = _annotated(written.return_annotation, names)
     style = style_of(declared.function)
-    return Signature(tuple(parameters), returns, style, takes_args, extra, annotated, names.local_names)
+    return Signature(tuple(parameters), returns, style, takes_args, each_arg, extra, annotated, names.local_names)
 
 
 def _annotated(annotation: Any, names: _Names) -> Any:

@@ -179,14 +179,14 @@ def _parsed(request: bytes | str | Mapping[str, Any]) -> JsonObject:
     """The message as a JSON object, from text or from a mapping."""
     try:
         text = request if isinstance(request, (bytes, str)) else json.dumps(dict(request), ensure_ascii=False)
-        text = text.decode() if isinstance(text, bytes) else text
+        text = text.decode("utf-8-sig") if isinstance(text, bytes) else text
         message: Any = json.loads(text, parse_constant=_no_constant, parse_int=_whole)
         json.dumps(message, ensure_ascii=False).encode()  # escapes can contain lone surrogates
     except (TypeError, ValueError, RecursionError) as error:
         problem = _problem("not_json", f"the request is not JSON: {_brief(error)}", "")
         raise _refusal(_salvaged(request), "not_json", 422, problem) from error
     if not isinstance(message, dict):
-        text = f"a request must be an object, not {type(message).__name__}"
+        text = f"a request must be an object, not {_shown(message)}"
         raise EnvelopeError("malformed", 422, [_problem("malformed", text, "")])
     return cast("JsonObject", message)
 
@@ -608,7 +608,7 @@ def _now() -> str:
 
 
 def _shown(value: object) -> str:
-    return shortened(repr(value) if not isinstance(value, str) else json.dumps(value), 60)
+    return shortened(json.dumps(value), 60)
 
 
 def _brief(error: Exception) -> str:

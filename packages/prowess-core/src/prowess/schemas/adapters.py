@@ -47,8 +47,10 @@ from prowess.schemas.core_schemas import (
     without_functions,
 )
 from prowess.schemas.explicit import validate
+from prowess.schemas.nodes import oneof_as_anyof
 from prowess.schemas.quick import quick_check
 from prowess.schemas.steps import declare_open, prune_titles
+from prowess.schemas.unions import loosen_overlapping
 
 __all__ = ["Adapter", "Misfit", "Unusable", "as_default", "record", "to_text"]
 
@@ -211,8 +213,10 @@ class Adapter:
             schema = _SchemaWriter().generate(self._core, mode=mode)
         except Exception as error:  # an author's own schema method may raise anything
             raise Unusable(_reason(error)) from error
-        if mode == "serialization" and may_add_keys(self._core):
-            schema = declare_open(schema)
+        if mode == "serialization":
+            schema = loosen_overlapping(schema)  # a tag with `exclude=True` is not written
+            if may_add_keys(self._core):
+                schema = declare_open(schema)
         return prune_titles(schema)
 
 
@@ -326,6 +330,12 @@ class _SchemaWriter(GenerateJsonSchema):
         if self.mode == "serialization":
             shown.pop("multipleOf", None)  # validators divide, and 0.3 / 0.1 is 2.9999999999999996
         return shown
+
+    def tagged_union_schema(self, schema: Any) -> JsonSchemaValue:
+        shown = super().tagged_union_schema(schema)
+        if isinstance(schema["discriminator"], str):
+            return shown
+        return oneof_as_anyof(shown)  # a function chooses the branch, and a value may fit others as well
 
     def dict_schema(self, schema: Any) -> JsonSchemaValue:
         shown = super().dict_schema(schema)

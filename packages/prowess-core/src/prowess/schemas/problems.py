@@ -7,6 +7,7 @@ pydantic.
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import re
 from collections import Counter
@@ -386,15 +387,29 @@ def _tagged(discriminator: str, tags: str) -> str:
 
 _LITERAL = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|-?\d+|True|False|None)"""
 _MEMBER = re.compile(rf", <[\w.]+: {_LITERAL}>")
-_CHOICES = re.compile(rf"{_LITERAL}(?:, {_LITERAL})*(?: or {_LITERAL})?")
+_OR = " or "
 
 
 def _one_of(choices: str) -> str:
     """Pydantic's `'a', 'b' or 'c'` as JSON; other text stays as it is."""
-    if not _CHOICES.fullmatch(choices):
+    try:
+        shown = [json.dumps(value, ensure_ascii=False) for value in _values(choices)]
+    except TypeError:  # bytes
+        shown = []
+    if not shown:
         return choices
-    shown = [json.dumps(ast.literal_eval(text), ensure_ascii=False) for text in re.findall(_LITERAL, choices)]
     return f"one of {_listed(shown)}" if len(shown) > 1 else shown[0]
+
+
+def _values(choices: str) -> Sequence[object]:
+    """The values that pydantic lists; none if the text is not such a list."""
+    end = len(choices)
+    while end >= 0:  # the last `or` may be part of a string
+        text = choices if end == len(choices) else f"{choices[:end]}, {choices[end + len(_OR) :]}"
+        with contextlib.suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+            return ast.literal_eval(f"[{text}]")
+        end = choices.rfind(_OR, 0, end)
+    return ()
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from pydantic_core import SchemaValidator, ValidationError, core_schema
+from pydantic_core import SchemaError, SchemaValidator, ValidationError, core_schema
 
 from prowess.jsontypes import Json, Schema
 from prowess.schemas.matching import identity, leaf_problems
 from prowess.schemas.refs import resolve
+from prowess.schemas.unions import are_apart
 from prowess.schemas.walk import is_list, is_schema
 
 __all__ = ["quick_check"]
@@ -40,7 +41,7 @@ def quick_check(schema: Schema) -> Callable[[Json], bool]:
     """A function that returns `True` only for valid values. It may return `False` for a few valid ones."""
     try:
         validator = SchemaValidator(_Compiler(schema).compiled())
-    except _Unsuitable:
+    except (_Unsuitable, SchemaError):  # pydantic-core refuses an empty `enum`
         return _never
 
     def check(value: Json) -> bool:
@@ -158,9 +159,9 @@ class _Compiler:
         union = core_schema.union_schema([self._any_node(held) for held in branches], mode="left_to_right")
         if keyword == "anyOf" or len(branches) == 1:
             return union
-        tag = node.get("discriminator", {}).get("propertyName")
-        if tag is None or not self._apart(branches, tag):
+        if not are_apart(self.document, node):
             raise _Unsuitable
+        tag = node["discriminator"]["propertyName"]
         return core_schema.chain_schema([_checked(lambda value: isinstance(value, dict) and tag in value), union])
 
     def _conditional(self, node: Schema) -> Any:
@@ -177,20 +178,6 @@ class _Compiler:
             return validate(value)
 
         return core_schema.no_info_wrap_validator_function(check, self._any_node(node.get("then", True)))
-
-    def _apart(self, branches: list[Any], tag: str) -> bool:
-        """Whether the tag decides the branch: no value can meet two of them."""
-        seen: set[Any] = set()
-        for branch in branches:
-            target: Schema = (resolve(self.document, branch["$ref"]) or {}) if "$ref" in branch else branch
-            properties: dict[str, Any] = target.get("properties", {})
-            held: dict[str, Any] = properties.get(tag, {})
-            listed: list[Any] = held.get("enum", [held["const"]] if "const" in held else [])
-            values = set(map(identity, listed))
-            if not values or values & seen:
-                return False
-            seen |= values
-        return True
 
 
 def _named(schema: Any) -> Any:

@@ -70,6 +70,8 @@ class Plan:
     """Parameters that a Python caller may pass by position."""
     positional_only: tuple[str, ...]
     """Parameters that the function takes by position only."""
+    further: ArgumentReader | None = None
+    """The reader of `*args`, which only Python callers can pass, under their name; `None` for any objects."""
     completions: Mapping[str, Plan] = dataclasses.field(default_factory=dict[str, Any])
     """The completing functions by argument."""
 
@@ -83,10 +85,12 @@ def compile_command(
     root: Path,
     rendered: bool = False,
 ) -> Plan:
-    """Compile one command. Raises `LoadError` with the file, the line and the reason.
+    """Compile one command. Raises `LoadError` or `DeclarationError` with the file, the line and the reason.
 
     `rendered` says that a plugin may convert results whose type has no schema.
     """
+    if declared.refusal is not None:
+        raise declared.refusal.with_traceback(None)
     location = declared.location
     try:
         return _Compiler(declared, skill, injectables, settings, root, rendered=rendered).plan()
@@ -204,8 +208,15 @@ class _Compiler:
             defaults,
             self.signature.positional,
             only,
+            self._further(),
             completing,
         )
+
+    def _further(self) -> ArgumentReader | None:
+        name, kind = self.signature.takes_args, self.signature.each_arg
+        if kind is Any or adapter_of(kind, self.signature.names, "validation") is None:
+            return None
+        return ArgumentReader(self.id, Adapter(record({name: list[kind]}), self.signature.names), (name,), (), {})
 
     def _contract(
         self, schema: Schema, shape: OutputShape, injected: tuple[str, ...], warnings: tuple[str, ...]
@@ -560,9 +571,10 @@ class _Compiler:
             yield "must be of type 'object' at its root"
         offered, required = set(schema.get("properties", {})), set(schema.get("required", ()))
         known = {field.sent_as for field in fields}
-        foreign = offered & set(injected) if self.signature.extra is not MISSING else offered - known
-        if foreign - known:
-            yield f"offers {_listed(foreign)}, which a client cannot send"
+        for verb, names in (("offers", offered), ("requires", required - offered)):
+            foreign = names & set(injected) if self.signature.extra is not MISSING else names
+            if foreign - known:
+                yield f"{verb} {_listed(foreign - known)}, which a client cannot send"
         needed = {field.sent_as for field in fields if field.required}
         if needed - offered and schema.get("additionalProperties") is False:
             yield f"leaves out {_listed(needed - offered)}, which the function needs"

@@ -315,12 +315,14 @@ class Entry:
         def attempt(call: Call) -> Awaitable[Any]:
             call.attempts += 1
             given = call.arguments
-            named = copies(given.named) if repeats else given.named
+            named, further = given.named, [*given.extra_args]
+            if repeats:
+                named, further = copies(named), [*copies(dict(enumerate(further))).values()]
             if not passed and not only:
-                return run(call, [*given.extra_args], {**named, **call.provided})
+                return run(call, further, {**named, **call.provided})
             defaults = copies({name: value for name, value in passed.items() if name not in named})
             args, kwargs = positional(only, {**defaults, **named, **call.provided})
-            return run(call, [*args, *given.extra_args], kwargs)
+            return run(call, [*args, *further], kwargs)
 
         return attempt
 
@@ -401,7 +403,10 @@ class Entry:
             raise InputError(self.contract.id, [f"{name}: given twice" for name in sorted(twice)])
         given.update(kwargs)
         injected = {name: given.pop(name) for name in self.contract.injected if name in given}
-        return Arguments(self.plan.reader.from_python(given), extra, injected)
+        named, further = self.plan.reader.from_python(given), self.plan.further
+        if extra and further is not None:
+            (extra,) = further.from_python({self.plan.signature.takes_args: extra}).values()
+        return Arguments(named, tuple(extra), injected)
 
 
 def _wrapped(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import contextvars
 import importlib
 import itertools
 import json
@@ -24,7 +23,7 @@ from cachetools import LRUCache
 
 from prowess.contracts.catalog import PROFILE, Catalog, Failure
 from prowess.contracts.contract import Contract
-from prowess.contracts.declaration import NAME, Declaration, note_of
+from prowess.contracts.declaration import LOADING, NAME, Declaration, note_of
 from prowess.contracts.names import Names, assign
 from prowess.errors import InjectionError, LoadError, did_you_mean, message_of
 from prowess.frozen import frozen
@@ -55,9 +54,6 @@ _MOST_TURNS: Final = 1000
 """After so many checks, a description continues, because the import may hang."""
 _HALF_IMPORTED: Final = "partially initialized module"
 """Python's message about modules that import each other. With two threads, each may find the other's module half imported."""
-
-_loading: Final[contextvars.ContextVar[bool]] = contextvars.ContextVar("prowess_loading", default=False)
-"""Whether a skill that is being imported called this code, perhaps in another thread: its thread holds the lock."""
 
 
 @frozen
@@ -340,7 +336,7 @@ class Library:
 
     def entry_of(self, declared: Declaration) -> Entry:
         """The entry of a decorated function, which need not belong to a skill of this runtime."""
-        if _loading.get():
+        if LOADING.get():  # perhaps in another thread than that of the import, which holds the lock
             return self._entry_of(declared)
         with self._lock:
             self._prepare()
@@ -650,8 +646,8 @@ def _ignore_import(_skill: str, _file: str) -> None:
 
 @contextlib.contextmanager
 def _as_loading() -> Generator[None]:
-    token = _loading.set(True)
+    token = LOADING.set(True)
     try:
         yield
     finally:
-        _loading.reset(token)
+        LOADING.reset(token)

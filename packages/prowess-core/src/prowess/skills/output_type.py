@@ -48,10 +48,13 @@ def compile_output(
     if given is not None:
         check_explicit(given, what=f"output_schema of {command}")
         adapter = None if _is_nothing(returns) else adapter_of(returns, signature.names, "serialization")
-        shape = OutputShape(
-            given, explicit=True, field=declared.output_field, content=is_content_type(returns) or _is_pair(returns)
-        )
-        return shape, Output(adapter, given)
+        content = is_content_type(returns) or _is_pair(returns)
+        if adapter is not None and not content and _never_fits(adapter.schema("serialization"), given):
+            raise SchemaError(
+                f"output_schema of {command} contradicts the annotation -> {_name(returns)}: no such value fits it. "
+                "Describe the value as the function returns it, or change the annotation"
+            )
+        return OutputShape(given, explicit=True, field=declared.output_field, content=content), Output(adapter, given)
     pair = _is_pair(returns)
     if pair:
         returns = get_args(returns)[1]
@@ -107,6 +110,12 @@ def _contradicts(annotated: Any, returns: Any, names: Mapping[str, Any]) -> bool
     adapters = adapter_of(annotated, names, "serialization"), adapter_of(returns, names, "serialization")
     kinds = [_kinds(adapter.schema("serialization")) if adapter else None for adapter in adapters]
     return kinds[0] is not None and kinds[1] is not None and kinds[0].isdisjoint(kinds[1])
+
+
+def _never_fits(returned: Schema, given: Schema) -> bool:
+    """Whether no value of the returned type meets a given schema. An object may be a whole result, with other data inside."""
+    kinds, allowed = _kinds(returned), _kinds(given)
+    return kinds is not None and allowed is not None and "object" not in kinds and kinds.isdisjoint(allowed)
 
 
 def adapter_of(
