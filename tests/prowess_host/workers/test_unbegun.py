@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from prowess.worker.link import Frame
 from prowess.worker.messages import Kind
 from prowess.worker.progress import threads_of
 from prowess_host.workers.jobs import Job
+from prowess_host.workers.placement import Placement
 from prowess_host.workers.supervisor import Supervisor
 from prowess_host.workers.worker import Worker
 
@@ -86,6 +88,24 @@ async def test_call_that_is_given_back_again_and_again_is_answered_in_the_end(tm
             assert "It never began, so trying again is safe." in text
     finally:
         await supervisor.close()
+
+
+async def test_call_that_moves_to_another_placement_while_the_host_leaves_starts_no_worker(tmp_path: Path) -> None:
+    """Its pool is made only then. Nobody would end that worker."""
+    (tmp_path / "skills").mkdir()
+    (tmp_path / "skills" / "t.py").write_text(SKILL, "utf-8")
+    supervisor = Supervisor(tmp_path, Settings.load(tmp_path, environ={}), {})
+    with anyio.fail_after(PATIENCE):
+        async with supervisor.generations.describers() as ask:
+            (contract,) = (await ask(())).skills["t"].contracts
+        leaving = asyncio.ensure_future(supervisor.close())
+        await until(lambda: supervisor.pools.own.closing)
+        supervisor.pools.placement_of = lambda _: Placement(sys.executable)
+        told: Any = Told()
+        supervisor.submit(Job(contract, b'{"command": "t.say"}', b'{"text": "x"}', told, 30))
+        assert "the host is shutting down" in (await told.body)["content"][0]["text"]
+        await leaving
+    assert not supervisor.pools.workers
 
 
 NOTED = """
