@@ -111,7 +111,7 @@ class CatalogUpdates:
         if standing.complete:
             await self._start_warm(standing.known)
         else:
-            await self._start_cold(standing.known)
+            await self._start_cold()
         self._begin_to_publish()
         self._in_background(self._settle())
         if not self.saved.are_current() or await self._found_more_isolated():  # saved before the watcher looked
@@ -252,12 +252,14 @@ class CatalogUpdates:
                     self._known.keep()
             await self._describe_again(self._known.doubtful)
 
-    async def _start_cold(self, known: Collection[str]) -> None:
+    async def _start_cold(self) -> None:
         """Start without a valid manifest: describe skills. The known ones can be called at once."""
+        self._watcher.start()
+        await asyncio.to_thread(self._watcher.ready.wait)  # nothing is read before, so that every later save is noticed
+        known = (await asyncio.to_thread(self._known.standing)).known
         await self._read_isolated()
         self._isolated.prepare(self._isolated.names.difference(map(skill_of, known)))
         self.supervisor.placed()
-        self._watcher.start()
         self.supervisor.start()
         so_far = Listing(self._known.catalog(known), self._known.views(), complete=False)
         self._published.publish(so_far)
