@@ -43,7 +43,6 @@ __all__ = ["MCP_PATH", "App"]
 _log = logging.getLogger("prowess.host")
 MCP_PATH: Final = "/mcp"
 _RETRY_AFTER: Final = (b"retry-after", b"1")
-_SWEEP: Final = 30.0
 _ANSWER: Final = 64 * 1024
 """Bytes of a client's answer that is read although the limit of requests is reached."""
 _MAKES_ROOM: Final = frozenset({"tasks/update", "tasks/cancel"})
@@ -138,7 +137,7 @@ class App:
 
     async def _sweep(self) -> None:
         while True:
-            await asyncio.sleep(min(_SWEEP, self._own.session_idle))
+            await asyncio.sleep(self.sessions.often)
             self.sessions.sweep()
 
     def leave(self) -> None:
@@ -391,7 +390,8 @@ class App:
         last = exchange.headers.get("last-event-id")
         self._count(exchange, session.client, self._streams)
         if last is None:
-            session.standing.attach(outlet)
+            if not session.standing.attach(outlet):
+                session.connection.changes_missed()
         elif not session.resume(last, outlet):
             reason = "Last-Event-ID: no event with this id is kept; send the request again"
             exchange.refuse(RefusedRequest(400, RpcError.invalid_request(reason)))
