@@ -236,7 +236,7 @@ class IsolatedSkills:
         self._expected = frozenset()
         all_needed = [needs.needed for needs in self._needs.values() if needs.needed is not None]
         named = [each for needed in all_needed for each in needed.declared.named.items()]
-        self._files = dict(sorted(named, reverse=True))  # of two versions, the older one stays: the other was saved since
+        self._files = dict(sorted(named, reverse=True))  # the oldest version of each: newer ones count as saves
         if self._builds is None and all_needed:
             from prowess_host.environments.builds import Builds
 
