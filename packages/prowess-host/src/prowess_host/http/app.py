@@ -366,7 +366,8 @@ class App:
         calls = max(session.connection.count_owed(reply), 1) if isinstance(decision.message, Batch) else 1
         self._calls.stay(session.client, calls)
         exchange.when_over(partial(self._leave_session, session, outlet, reply, calls))
-        exchange.stream(outlet, silent=reply.stream, began=partial(session.keep, reply), most=self._own.poll)
+        most = self._own.poll if reply.is_primed else 0.0
+        exchange.stream(outlet, silent=reply.stream, began=partial(session.keep, reply), most=most)
 
     def _leave_session(self, session: HttpSession, outlet: PendingResponse, reply: PostReply, calls: int) -> None:
         """Handle the end of a response in a session. Its call is not cancelled if the client left, and counts until its end."""

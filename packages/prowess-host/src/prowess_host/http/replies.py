@@ -158,6 +158,11 @@ class _Stream:
             self.number = self._history.open()
         self._prime()
 
+    @property
+    def is_primed(self) -> bool:
+        """Whether its client can resume it from its beginning, before it has got an event."""
+        return self._retry is not None
+
     def _prime(self) -> None:
         if self._history is not None and self._retry is not None:
             self._event(b"", b"retry: %d\n" % self._retry)
