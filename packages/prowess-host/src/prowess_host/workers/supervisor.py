@@ -195,7 +195,7 @@ class Supervisor:
         self._running[job] = worker
         self.generations.give_source(worker, contract.skill)
         self._number = number = worker.take(job, self._number)
-        if pool.placement.place:
+        if not worker.process.shows_begun:
             worker.process.limit(number, min(job.due - self._now(), job.left))
         worker.process.send(Kind.CALL, number, job.head, job.arguments, more=len(worker.jobs) > 1)
 
@@ -385,9 +385,11 @@ class Supervisor:
             self.witness.printed(worker.jobs.get(number), number, line)
 
     def _on_unbegun(self, worker: Worker, number: int) -> None:
-        """Handle UNBEGUN for a withdrawn call, which moves now unless it has moved before."""
+        """Handle UNBEGUN for a withdrawn call, which moves now unless it has moved before, or for an overdue one."""
         job = worker.jobs.get(number)
-        if job is not None:
+        if job is not None and job.due <= self._now():
+            self._overdue(job)
+        elif job is not None:
             self._move(job)
             self._loop.call_soon(worker.pool.check_calls, worker)
         worker.release(number)
