@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 import threading
+import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,21 @@ async def test_a_cancelled_call_does_not_start(ends: Ends):
     ends.stream.pause(1)
     assert not ends.stream.start(1)
     assert (Kind.BEGUN, 1) == (await ends.told())[:2]
+
+
+async def test_a_call_that_is_overdue_does_not_start(ends: Ends):
+    """Its end may still be on the way. What is over leaves nothing behind."""
+    for number, seconds in (1, -1.0), (2, PATIENCE), (3, PATIENCE):
+        ends.tell(Kind.DUE, number, {"at": time.monotonic() + seconds})
+        ends.tell(Kind.CALL, number)
+    await ends.until(3)
+    assert [False, True] == [ends.stream.start(number) for number in (1, 2)]
+    assert (Kind.BEGUN, 2) == (await ends.told())[:2]
+    ends.stream.send(Kind.UNBEGUN, 1)
+    ends.stream.send(Kind.RESULT, 2)
+    ends.tell(Kind.CANCEL, 3)
+    await ends.until(4)
+    assert {} == ends.stream._due
 
 
 async def test_what_arrives_without_end_does_not_delay_a_call(ends: Ends, monkeypatch: pytest.MonkeyPatch):

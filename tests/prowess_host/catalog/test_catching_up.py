@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Collection
 from pathlib import Path
 from textwrap import dedent
@@ -18,6 +20,7 @@ from prowess.settings.limits import Limits
 from prowess_host.catalog import attempts, updates
 from prowess_host.catalog.listing import DIAGNOSTICS
 from prowess_host.catalog.updates import CatalogUpdates
+from prowess_host.catalog.watcher import Watcher
 from prowess_host.confinement.confine import system
 from prowess_host.workers.describe import LostWorker
 from prowess_host.workers.generations import Successor
@@ -28,6 +31,12 @@ ONE = """
         return "one"
 """
 TWO = ONE.replace("one", "two")
+DESCRIBED = """
+    @skill_command
+    def version() -> str:
+        \"\"\"Says one.\"\"\"
+        return "one"
+"""
 NAMED = """
     @skill_command
     def name() -> str:
@@ -106,6 +115,50 @@ async def test_module_that_is_saved_after_its_import_and_before_the_description_
         (tmp_path / "gate").touch()
         await listing
         await comes(host, "t_name", "two")
+
+
+# The start
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
+async def test_skill_that_is_saved_before_the_host_first_looks_at_its_files_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool
+):
+    """The thread that looks gets no processor before. The skill may be known from the last run, or have been imported by then."""
+    make_project(tmp_path, t=DESCRIBED, u=ONE)
+    if known:
+        async with inside(tmp_path) as host:
+            await host.tools()
+        write_skill(tmp_path, "u.py", TWO)  # so that the host starts with one of two
+    waits, look, start = threading.Event(), Watcher._look, Watcher.start
+
+    def look_late(self: Watcher) -> Any:
+        if not self.ready.is_set():
+            while not (waits.is_set() or (tmp_path / "imported").exists()):
+                time.sleep(0.01)
+            write_skill(tmp_path, "t.py", DESCRIBED.replace("one", "two"))
+        return look(self)
+
+    class Ready(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.set()
+            return super().wait(timeout)
+
+    def start_late(self: Watcher) -> None:
+        self.ready = Ready()
+        start(self)
+
+    monkeypatch.setattr(Watcher, "start", start_late)
+    monkeypatch.setattr(Watcher, "_look", look_late)
+    if known:
+        waits.set()
+    else:
+        begun = f"open({str(tmp_path / 'imported')!r}, 'w').close()\n"
+        write_skill(tmp_path, "u.py", f"from .t import version as other\n{begun}{dedent(ONE)}")
+    async with inside(tmp_path) as host:
+        with fail_after(PATIENCE):
+            while "Says two." not in str(await host.ask("tools/list")):  # noqa: ASYNC110 - another process decides
+                await asyncio.sleep(0.01)
 
 
 # The last good version, and the one after it

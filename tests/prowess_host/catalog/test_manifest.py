@@ -18,6 +18,7 @@ from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
 from prowess.skills.description import environment_of
 from prowess.skills.stamps import Stamp
+from prowess_host.catalog.cache import _mark
 from prowess_host.catalog.manifest import NOTHING, Manifest, Standing, read_manifest, write_manifest
 from prowess_host.catalog.manifest_path import is_known, manifest_path, shape_now, shape_of
 
@@ -226,6 +227,21 @@ def test_writers_at_once_leave_a_whole_manifest(root: Path) -> None:
         thread.join()
     assert not any(torn)
     assert {path.name, "CACHEDIR.TAG"} == {entry.name for entry in path.parent.iterdir()}
+
+
+def test_folder_that_another_host_marks_meanwhile_is_ours(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both have just started, and this one gets no processor for a moment."""
+    path, is_there = manifest_path(root / "cache", root, SHAPE), os.path.lexists
+
+    def marked_after(place: Path) -> bool:
+        found = is_there(place)
+        if not found and place.name == "CACHEDIR.TAG":
+            _mark(place.parent)
+        return found
+
+    monkeypatch.setattr(os.path, "lexists", marked_after)
+    assert write_manifest(path, made(root))
+    assert path == manifest_path(root / "cache", root, SHAPE)
 
 
 OURS = b"0" * 64 + b'\n{"form": 1}'

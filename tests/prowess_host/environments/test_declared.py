@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from prowess.settings.settings import Settings
 from prowess.skills.discovery import Source
+from prowess.skills.stamps import stamp
+from prowess_host.catalog import isolated
 from prowess_host.environments.declared import Declared, declared_by, satisfies
 from prowess_host.environments.errors import NeedsError
 from prowess_host.environments.store import EnvironmentStore, key_of
@@ -147,3 +150,25 @@ def test_an_environment_whose_interpreter_has_gone_is_not_ready(tmp_path: Path):
     assert "Python 3.13.0" in (store.look("k") or pytest.fail("missing")).in_words(0)
     (tmp_path / "python").unlink()
     assert not store.is_ready("k")
+
+
+async def test_a_file_that_is_saved_while_requirements_that_name_it_are_read_counts_as_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The host gets no processor between reading it and the end of reading all the others."""
+    folder(tmp_path, requirements__txt="-r more.txt\n", main__py="from prowess import skill_command\n")
+    other = tmp_path / "tiny/more.txt"
+    other.write_text("tinypackage==1.0\n")
+    reads = isolated._read
+
+    def saved_after(*arguments: Any) -> Any:
+        found = reads(*arguments)
+        other.write_text("tinypackage==1.0.1\n")
+        return found
+
+    monkeypatch.setattr(isolated, "_read", saved_after)
+    before = stamp(str(other))
+    skills = isolated.IsolatedSkills(tmp_path, describe=Any, report=Any, on_change=Any)
+    await skills.read([tmp_path], Settings.load(tmp_path, environ={}), tmp_path)
+    assert {str(other): before} == skills.files
+    assert before != stamp(str(other))

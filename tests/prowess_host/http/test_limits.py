@@ -206,6 +206,30 @@ def test_time_in_which_the_server_stood_still_does_not_count(hasty: Web) -> None
         assert [200] == statuses(connection.recv(15))
 
 
+def test_client_that_reads_on_is_not_judged_by_the_time_in_which_the_server_stood_still(hasty: Web) -> None:
+    """It has read all that the system had, and gets its time again to read the rest."""
+    size = 30_000_000
+    body, headers = stateless("tools/call", name="t_big", arguments={"size": size})
+    data = json.dumps(body).encode()
+    lines = [*(f"{name}: {value}" for name, value in headers.items()), f"Content-Length: {len(data)}"]
+    with socket.create_connection(("127.0.0.1", hasty.port), PATIENCE) as connection:
+        connection.sendall(head(hasty, *lines) + data)
+        received = len(connection.recv(1))
+        until(lambda: ") S " in Path(f"/proc/{hasty.process.pid}/stat").read_text())  # it waits for the client
+        os.kill(hasty.process.pid, signal.SIGSTOP)
+        try:
+            connection.settimeout(3)  # longer than the server waits for a client
+            with contextlib.suppress(TimeoutError):
+                while True:
+                    received += len(connection.recv(1 << 20))
+        finally:
+            os.kill(hasty.process.pid, signal.SIGCONT)
+        connection.settimeout(PATIENCE)
+        while received < size:
+            received += len(connection.recv(1 << 20)) or size * 2
+        assert received < size * 2, "the server has hung up"
+
+
 def test_calls_are_bounded(narrow: Web, root: Path) -> None:
     """Who comes too late is told when to try again; those who listen do not count."""
     body, fields = stateless("subscriptions/listen", notifications={})

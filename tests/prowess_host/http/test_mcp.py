@@ -291,6 +291,18 @@ def test_streams_may_be_polled(root: Path) -> None:
         assert "held" == answer[0]["result"]["content"][0]["text"]
 
 
+def test_stream_of_a_client_that_cannot_resume_it_from_its_beginning_is_not_polled(root: Path) -> None:
+    """It would end without the answer, and without an event to go on after."""
+    with served_over_http(root, "--set", "serve.poll=0.1") as web:
+        held = request("t_hold", meta={"progressToken": 1}, mark="unpolled", loud=True)
+        stream = web.stream("POST", "/mcp", held, initialize(web, "2025-06-18"))
+        assert "notifications/progress" == stream.message()["method"]
+        polled = web.stream("GET", headers=initialize(web))
+        assert [None] == [_method(each) for each in polled]  # it began later, and its time is up
+        (root / "unpolled").touch()
+        assert "held" == stream.message()["result"]["content"][0]["text"]
+
+
 def _method(event: dict[str, str]) -> str | None:
     import json
 

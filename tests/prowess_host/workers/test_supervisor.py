@@ -728,6 +728,52 @@ async def test_the_word_timeout_in_metadata_of_an_author_is_no_timeout(tmp_path:
             assert count == len(worker.given_up)
 
 
+class Slots:
+    """The limits over all hosts: the calls that have a slot."""
+
+    def __init__(self) -> None:
+        self.taken: list[object] = []
+
+    def admits(self, _contract: object, job: object) -> bool:
+        self.taken.append(job)
+        return True
+
+    def over(self, _contract: object, job: object) -> None:
+        self.taken.remove(job)
+
+
+@pytest.mark.parametrize("ends", ["soon", "never"])
+@pytest.mark.parametrize("ending", ["cancel", "timeout"])
+async def test_call_that_is_over_for_its_caller_has_its_slot_until_its_thread_ends(
+    tmp_path: Path, ending: str, ends: str
+):
+    """Or its worker: so long no other host may begin one. A call that ends as usual frees its slot at once."""
+    log, gate = tmp_path / "log", tmp_path / "gate"
+    settings = f"[host]\ncancel_grace = {60 if ends == 'soon' else 0.1}\n"
+    body = LIMITED if ending == "timeout" else LIMITED.replace("0.5", "60")
+    async with inside(make_project(tmp_path, settings, t=body)) as host:
+        host.project.workers.admission.slots = slots = Slots()
+        first = host.start_call("t_hog", log=str(log), gate=str(gate))
+        if ending == "cancel":
+            await until(lambda: log.exists() and log.read_text())
+            host.cancel(first)
+        else:
+            assert "timeout" == (await result(first))["_meta"]["prowess/kind"]
+        await host.barrier()
+        if ends == "soon":
+            assert 1 == len(slots.taken)
+            gate.touch()
+            [worker] = host.project.workers.pools.own.active
+            while slots.taken:  # the host would ask after a minute
+                worker.questions.insert(0, 0.0)
+                await until(lambda: worker.questions[:1] != [0.0] and not worker.questioned)
+        await until(lambda: not slots.taken)
+        gate.touch()
+        log.touch()
+        assert "beside another one: False" == await host.text("t_hog", log=str(log), gate=str(gate))
+        assert not slots.taken
+
+
 async def test_a_pool_shares_calls_out(tmp_path: Path):
     """Several workers, and what is cached or limited sticks to one of them."""
     async with hosted(make(tmp_path, "[host]\nworkers = 2\n"), forked=True) as host:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from prowess.worker.link import Frame
 from prowess.worker.messages import Kind
 from prowess.worker.progress import threads_of
 from prowess_host.workers.jobs import Job
+from prowess_host.workers.placement import Placement
 from prowess_host.workers.supervisor import Supervisor
 from prowess_host.workers.worker import Worker
 
@@ -88,6 +90,44 @@ async def test_call_that_is_given_back_again_and_again_is_answered_in_the_end(tm
         await supervisor.close()
 
 
+async def test_overdue_call_that_is_given_back_is_answered(tmp_path: Path) -> None:
+    """Its worker has noticed first that its time is up. It does not move."""
+    (tmp_path / "skills").mkdir()
+    (tmp_path / "skills" / "t.py").write_text(SKILL, "utf-8")
+    supervisor = Supervisor(tmp_path, Settings.load(tmp_path, environ={}), {})
+    try:
+        with anyio.fail_after(PATIENCE):
+            async with supervisor.generations.describers() as ask:
+                (contract,) = (await ask(())).skills["t"].contracts
+            told: Any = Told()
+            job = Job(contract, b'{"command": "t.say"}', b'{"text": "x"}', told, 30)
+            supervisor.submit(job)
+            job.due = 0.0
+            supervisor._on_frame(supervisor.pools.own.active[0], Frame(Kind.UNBEGUN, job.number, b"", b""))
+            assert "timed out" in (await told.body)["content"][0]["text"]
+            assert 0 == job.moves
+    finally:
+        await supervisor.close()
+
+
+async def test_call_that_moves_to_another_placement_while_the_host_leaves_starts_no_worker(tmp_path: Path) -> None:
+    """Its pool is made only then. Nobody would end that worker."""
+    (tmp_path / "skills").mkdir()
+    (tmp_path / "skills" / "t.py").write_text(SKILL, "utf-8")
+    supervisor = Supervisor(tmp_path, Settings.load(tmp_path, environ={}), {})
+    with anyio.fail_after(PATIENCE):
+        async with supervisor.generations.describers() as ask:
+            (contract,) = (await ask(())).skills["t"].contracts
+        leaving = asyncio.ensure_future(supervisor.close())
+        await until(lambda: supervisor.pools.own.closing)
+        supervisor.pools.placement_of = lambda _: Placement(sys.executable)
+        told: Any = Told()
+        supervisor.submit(Job(contract, b'{"command": "t.say"}', b'{"text": "x"}', told, 30))
+        assert "the host is shutting down" in (await told.body)["content"][0]["text"]
+        await leaving
+    assert not supervisor.pools.workers
+
+
 NOTED = """
     @skill_command(timeout=0.2)
     async def note(file: str) -> None:
@@ -119,6 +159,23 @@ async def test_call_that_is_over_before_it_begins_never_begins(tmp_path: Path, e
                 assert "timeout" == (await result(call))["_meta"]["prowess/kind"]
         finally:
             os.kill(worker.process.pid, signal.SIGCONT)
+        await never_ran(host, worker, file)
+
+
+async def test_call_whose_end_arrives_much_later_than_itself_never_begins(tmp_path: Path) -> None:
+    """Without shared memory: a large call is on the way between them."""
+    settings, file = "[host]\nstall_limit = 60\nshared_memory = false\n", tmp_path / "note"
+    async with inside(make_project(tmp_path, settings, t=NOTED)) as host:
+        await host.text("t_say", text="x")
+        [worker] = host.project.workers.pools.own.active
+        os.kill(worker.process.pid, signal.SIGSTOP)
+        try:
+            await until(lambda: all(thread.stopped for thread in (threads_of(worker.process.pid) or {}).values()))
+            call, large = host.start_call("t_note", file=str(file)), host.start_call("t_say", text="x" * 20_000_000)
+            assert "timeout" == (await result(call))["_meta"]["prowess/kind"]
+        finally:
+            os.kill(worker.process.pid, signal.SIGCONT)
+        await result(large)
         await never_ran(host, worker, file)
 
 

@@ -23,7 +23,7 @@ from prowess_host.catalog.listing import DIAGNOSTICS
 from prowess_host.long_results import CLIENT_LIMITS, Pages, ResultPage, UnknownCursor
 from prowess_host.protocol.codec import decode, dumps
 from prowess_host.protocol.eras import ClientInfo
-from prowess_host.protocol.kinds import BY_METHOD, LISTS, SKILLS, SKILLS_METHODS
+from prowess_host.protocol.kinds import BY_METHOD, LISTS, ROWS, SKILLS, SKILLS_METHODS
 from prowess_host.protocol.methods import TASK_METHODS
 from prowess_host.protocol.numbers import number_problems
 from prowess_host.protocol.routing import Action, Answered, Cancelled, Group, Reply, route
@@ -463,6 +463,11 @@ class Connection:
         """Notify the client of all resources to which it has subscribed: any of them may have changed."""
         for uri in self._session.subscribed:
             self.resource_updated(uri)
+
+    def changes_missed(self) -> None:
+        """The same, and of all lists: notifications for this client were lost."""
+        self.lists_changed(ROWS)
+        self.updates_missed()
 
     def _announce(self, what: str, lines: Callable[[], list[bytes]]) -> None:
         """Tell the client that something has changed. A client that does not read gets one notification of each kind, later."""

@@ -21,6 +21,7 @@ __all__ = [
     "CallHead",
     "CancelHead",
     "DescribeHead",
+    "DueHead",
     "FailedHead",
     "FindHead",
     "Hello",
@@ -44,7 +45,7 @@ __all__ = [
     "mismatch",
 ]
 
-VERSION: Final = (1, 3)
+VERSION: Final = (1, 4)
 """The version of the link, major and minor. A change that an older peer cannot ignore raises the major version. Fields and kinds
 that it can ignore raise the minor version."""
 RELEASE: Final = "0.1.0"
@@ -73,11 +74,13 @@ class Kind(IntEnum):
     SOURCE = 8
     """head: `SourceHead`; body: the last good source of a skill, which is imported instead of its files."""
     WITHDRAW = 9
-    """head: `WithdrawHead`. Without shared memory only, as are RETIRE, BEGUN, IMPORTING and BEAT."""
+    """head: `WithdrawHead`. Without shared memory only, as are RETIRE, DUE, BEGUN, IMPORTING and BEAT."""
     RETIRE = 10
     """Begin no more calls."""
     FOUND = 11
     """number: that of FIND; body: a result, or empty. Since 1.2."""
+    DUE = 12
+    """head: `DueHead`. It comes before the CALL of this number. Since 1.4."""
 
     READY = 21
     """The first one. head: `ReadyHead`."""
@@ -257,6 +260,13 @@ class WithdrawHead(TypedDict):
     """WITHDRAW: calls that must not begin. The worker answers with UNBEGUN for each that has not begun."""
 
     numbers: list[int]
+
+
+class DueHead(TypedDict):
+    """DUE: the time after which the call must not begin, because its client has been told that its time is up."""
+
+    at: float
+    """On the clock of `time.monotonic`, which all processes of a machine share."""
 
 
 class ImportingHead(TypedDict):

@@ -11,16 +11,18 @@ import asyncio
 import contextlib
 import contextvars
 import json
+import math
 import select
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
 from prowess.worker.board import Importing
 from prowess.worker.link import Frame, FrameReader, encode_frame
-from prowess.worker.messages import LAST, ImportingHead, Kind, WithdrawHead
+from prowess.worker.messages import LAST, DueHead, ImportingHead, Kind, WithdrawHead
 
 __all__ = ["Stream"]
 
@@ -46,6 +48,8 @@ class Stream:
         """Calls that have arrived and not begun."""
         self._begun: set[int] = set()
         """Begun calls that the host has not cancelled."""
+        self._due: dict[int, float] = {}
+        """The time after which each call that has a limit must not begin."""
         self._retired = False
         self._reading = threading.Lock()
         self._reader = FrameReader()
@@ -70,8 +74,9 @@ class Stream:
     def send(self, kind: Kind, number: int = 0, head: bytes = b"", body: bytes = b"", *, more: bool = False) -> None:  # noqa: ARG002 - nothing is gained by waiting for more
         """Send a frame. Has no effect if the host is gone."""
         self._put(memoryview(encode_frame(kind, number, head, body)))
-        if kind in LAST:
+        if kind in LAST or kind == Kind.UNBEGUN:
             self._begun.discard(number)
+            self._due.pop(number, None)
 
     def close(self) -> None:
         """Close after the frames that were sent."""
@@ -186,6 +191,9 @@ class Stream:
             self._give_back(list(self._waiting))
         elif kind == Kind.CALL and self._retired:
             self.send(Kind.UNBEGUN, number)
+        elif kind == Kind.DUE:
+            due: DueHead = json.loads(frame.head)
+            self._due[number] = due["at"]
         else:
             with self._changed:
                 if kind == Kind.CALL:
@@ -193,6 +201,7 @@ class Stream:
                 elif kind == Kind.CANCEL:
                     self._waiting.discard(number)
                     self._begun.discard(number)
+                    self._due.pop(number, None)
             return True
         return False
 
@@ -213,6 +222,8 @@ class Stream:
             if number not in self._waiting:
                 return False
             self._waiting.discard(number)
+            if time.monotonic() > self._due.get(number, math.inf):  # its CANCEL is still on the way
+                return False
             self._begun.add(number)
         self._put(memoryview(encode_frame(Kind.BEGUN, number)), wait=True)
         return True

@@ -71,9 +71,10 @@ def _is_ours(folder: Path) -> bool:
     try:
         if folder.is_symlink():
             return False
-        if os.path.lexists(folder / _TAG):
+        names = os.listdir(folder)  # once, because another host may set the mark meanwhile
+        if _TAG in names:
             return read_own(folder / _TAG) == _MARK
-        return all(_KEPT.fullmatch(name) or _DRAFT.fullmatch(name) for name in os.listdir(folder))
+        return all(_KEPT.fullmatch(name) or _DRAFT.fullmatch(name) for name in names)
     except OSError:
         return False
 

@@ -20,7 +20,7 @@ from prowess.settings.keys import OwnSettings
 from prowess.settings.limits import Limits
 from prowess.settings.settings import Settings
 from prowess.skills.discovery import Source, needs_of, survey
-from prowess.skills.stamps import Stamp, read, stamp
+from prowess.skills.stamps import Stamp, read
 from prowess_host.catalog.labels import labels_of_skill
 from prowess_host.catalog.limited import read_limits
 from prowess_host.confinement.grants import Grant, passed_settings
@@ -235,8 +235,8 @@ class IsolatedSkills:
         self._broken = _without(self._broken, self._declared) | broken
         self._expected = frozenset()
         all_needed = [needs.needed for needs in self._needs.values() if needs.needed is not None]
-        named = {path for needed in all_needed for path in needed.declared.named}
-        self._files = {path: stamp(path) for path in named}
+        named = [each for needed in all_needed for each in needed.declared.named.items()]
+        self._files = dict(sorted(named, reverse=True))  # the oldest version of each: newer ones count as saves
         if self._builds is None and all_needed:
             from prowess_host.environments.builds import Builds
 

@@ -111,7 +111,7 @@ class CatalogUpdates:
         if standing.complete:
             await self._start_warm(standing.known)
         else:
-            await self._start_cold(standing.known)
+            await self._start_cold((await self._first_look()).known)
         self._begin_to_publish()
         self._in_background(self._settle())
         if not self.saved.are_current() or await self._found_more_isolated():  # saved before the watcher looked
@@ -226,6 +226,12 @@ class CatalogUpdates:
 
     # The start
 
+    async def _first_look(self) -> Standing:
+        """Returns the valid part of what is known. From now on, every save is noticed: of what is read later, too."""
+        self._watcher.start()
+        await asyncio.to_thread(self._watcher.ready.wait)
+        return await asyncio.to_thread(self._known.standing)
+
     async def _start_warm(self, known: Collection[str]) -> None:
         """Start with a valid manifest: answer first, start workers and watch files later."""
         self._published.publish(Listing(self._known.catalog(), self._known.views()))
@@ -241,10 +247,7 @@ class CatalogUpdates:
                 await self.asked.wait()
         self.supervisor.start()
         await asyncio.to_thread(self._known.read_sources, known)
-        self._watcher.start()
-        await asyncio.to_thread(self._watcher.ready.wait)
-        standing = await asyncio.to_thread(self._known.standing)
-        if not standing.complete:  # something was saved before the watcher looked
+        if not (await self._first_look()).complete:  # something was saved before the watcher looked
             await self._renew()
         else:
             async with self._one_at_a_time:
@@ -257,7 +260,6 @@ class CatalogUpdates:
         await self._read_isolated()
         self._isolated.prepare(self._isolated.names.difference(map(skill_of, known)))
         self.supervisor.placed()
-        self._watcher.start()
         self.supervisor.start()
         so_far = Listing(self._known.catalog(known), self._known.views(), complete=False)
         self._published.publish(so_far)

@@ -100,8 +100,10 @@ class Watcher:
     # In the thread
 
     def _watch(self) -> None:
-        seen = self._look()
-        self.ready.set()
+        try:
+            seen = self._look()
+        finally:
+            self.ready.set()
         self._watching.wait()
         watched: list[tuple[int, int]] | None = None
         wait: Callable[[], bool] = self._rest

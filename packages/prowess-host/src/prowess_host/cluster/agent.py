@@ -342,7 +342,10 @@ class _Tenant:
         if kind == WorkerMessage.KILL:
             self.end("")
         elif kind == WorkerMessage.LIMIT:
-            self._deadlines.limit(*LIMIT.unpack(data))
+            number, seconds = LIMIT.unpack(data)
+            self._deadlines.limit(number, seconds)
+            if self._worker is not None:
+                self._worker.limit(number, seconds)
         elif kind == WorkerMessage.FRAMES:
             for frame_kind, number, head, body in self._reader.feed(data):
                 if self._agent.locked is not None and frame_kind == Kind.SOURCE:

@@ -11,12 +11,13 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final, cast
 
 from prowess.frozen import frozen
 from prowess.skills.discovery import PYPROJECT, REQUIREMENTS, Source, lock_of
-from prowess.skills.stamps import read
+from prowess.skills.stamps import Stamp, read, stamp
 from prowess_host.environments.errors import NeedsError
 
 __all__ = ["Declared", "check_limited", "declared_by", "satisfies"]
@@ -53,8 +54,8 @@ class Declared:
     """The file with the exact versions, or empty."""
     locked: str = ""
     """The content of the lock file."""
-    named: tuple[str, ...] = ()
-    """Other files that the file names, existing or not."""
+    named: Mapping[str, Stamp] = field(default_factory=dict[str, Stamp], compare=False)
+    """Other files that the file names, existing or not, as they were just before they were read."""
 
     @property
     def digest(self) -> str:
@@ -150,14 +151,15 @@ def _of_folder(folder: Path) -> Declared | None:
     lines = [line.partition(" #")[0].strip() for line in text.splitlines()]
     plain = tuple(line for line in lines if line and not line.startswith("#"))
     if any(line.startswith(("-", ".", "/", "file:")) or line.endswith("\\") for line in plain):  # options, and paths
-        named = _named_by(file, text)
-        return Declared(str(file), by_file=_digest([text, named] if named else text), named=tuple(named))
+        named, stamps = _named_by(file, text)
+        return Declared(str(file), by_file=_digest([text, named] if named else text), named=stamps)
     return Declared(str(file), plain)
 
 
-def _named_by(file: Path, text: str) -> dict[str, str | None]:
-    """The files that requirements name (`-r`, `-c`), and those that these name, with their content."""
+def _named_by(file: Path, text: str) -> tuple[dict[str, str | None], dict[str, Stamp]]:
+    """The files that requirements name (`-r`, `-c`), and those that these name, with their content and their stamps."""
     found: dict[str, str | None] = {}
+    stamps: dict[str, Stamp] = {}
     waiting = [(file, text)]
     while waiting and len(found) < _MOST_NAMED:
         of, text = waiting.pop()
@@ -167,9 +169,10 @@ def _named_by(file: Path, text: str) -> dict[str, str | None]:
                 continue
             other = of.parent / option[1]
             if str(other) not in found:
+                stamps[str(other)] = stamp(str(other))
                 inside = found[str(other)] = _text(other) if _is_short(other) else None
                 waiting.append((other, inside or ""))
-    return found
+    return found, stamps
 
 
 def _is_short(file: Path) -> bool:

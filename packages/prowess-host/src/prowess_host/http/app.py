@@ -43,7 +43,6 @@ __all__ = ["MCP_PATH", "App"]
 _log = logging.getLogger("prowess.host")
 MCP_PATH: Final = "/mcp"
 _RETRY_AFTER: Final = (b"retry-after", b"1")
-_SWEEP: Final = 30.0
 _ANSWER: Final = 64 * 1024
 """Bytes of a client's answer that is read although the limit of requests is reached."""
 _MAKES_ROOM: Final = frozenset({"tasks/update", "tasks/cancel"})
@@ -138,7 +137,7 @@ class App:
 
     async def _sweep(self) -> None:
         while True:
-            await asyncio.sleep(min(_SWEEP, self._own.session_idle))
+            await asyncio.sleep(self.sessions.often)
             self.sessions.sweep()
 
     def leave(self) -> None:
@@ -367,7 +366,8 @@ class App:
         calls = max(session.connection.count_owed(reply), 1) if isinstance(decision.message, Batch) else 1
         self._calls.stay(session.client, calls)
         exchange.when_over(partial(self._leave_session, session, outlet, reply, calls))
-        exchange.stream(outlet, silent=reply.stream, began=partial(session.keep, reply), most=self._own.poll)
+        most = self._own.poll if reply.is_primed else 0.0
+        exchange.stream(outlet, silent=reply.stream, began=partial(session.keep, reply), most=most)
 
     def _leave_session(self, session: HttpSession, outlet: PendingResponse, reply: PostReply, calls: int) -> None:
         """Handle the end of a response in a session. Its call is not cancelled if the client left, and counts until its end."""
@@ -391,7 +391,8 @@ class App:
         last = exchange.headers.get("last-event-id")
         self._count(exchange, session.client, self._streams)
         if last is None:
-            session.standing.attach(outlet)
+            if not session.standing.attach(outlet):
+                session.connection.changes_missed()
         elif not session.resume(last, outlet):
             reason = "Last-Event-ID: no event with this id is kept; send the request again"
             exchange.refuse(RefusedRequest(400, RpcError.invalid_request(reason)))

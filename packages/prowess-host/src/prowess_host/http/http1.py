@@ -34,7 +34,7 @@ _MOST_FIELDS: Final = 100
 _KEEP_ALIVE: Final = 75.0
 """Seconds that an idle connection is kept, longer than in usual proxies, so that the proxy closes it first."""
 _LATE: Final = 0.5
-"""Seconds after which a timer was late because this process stood still: its clients get that time again."""
+"""Seconds after which a timer was late because this process stood still: its clients get their time again."""
 _AT_ONCE_OVER: Final = struct.pack("ii", 1, 0)
 _HUNG_UP: Final = 5.0
 """Seconds between two checks whether a client with further requests has disconnected."""
@@ -245,7 +245,7 @@ class Http1(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """Start the timeout for a slow reader, and read no more requests from it."""
-        self._leaving = self._loop.call_later(self._own.patience, self._abort)
+        self._leaving = self._loop.call_later(self._own.patience, self._reads_too_slowly)
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
@@ -259,8 +259,12 @@ class Http1(asyncio.BufferedProtocol):
         else:
             self._serve_next()
 
-    def _abort(self) -> None:
+    def _reads_too_slowly(self) -> None:
         """Abort the connection and drop unsent bytes, which the system would otherwise keep for long."""
+        again = self._once_more(self._leaving, self._reads_too_slowly)
+        if again is not None:  # the client may have read all that the system had
+            self._leaving = again
+            return
         self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE_OVER)
         self._transport.abort()
 
@@ -492,13 +496,15 @@ class Http1(asyncio.BufferedProtocol):
             self._arriving.cancel()
             self._arriving = None
 
+    def _once_more(self, timer: asyncio.TimerHandle | None, act: Callable[[], None]) -> asyncio.TimerHandle | None:
+        """Another timer, if this one was late because this process stood still: the client gets its time again."""
+        is_late = timer is not None and self._loop.time() - timer.when() > _LATE
+        return self._loop.call_later(self._own.patience, act) if is_late else None
+
     def _too_slow(self) -> None:
-        timer = cast("asyncio.TimerHandle", self._arriving)
-        late = self._loop.time() - timer.when()
-        if late > _LATE:  # the rest may have arrived
-            self._arriving = self._loop.call_later(late, self._too_slow)
+        self._arriving = self._once_more(self._arriving, self._too_slow)
+        if self._arriving is not None:  # the rest may have arrived
             return
-        self._arriving = None
         if self._head or not self._in_head:
             self._refuse(
                 408, f"the {self._waits_for} of the request did not arrive within {self._own.patience:g} seconds"

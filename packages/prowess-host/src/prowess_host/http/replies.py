@@ -120,8 +120,10 @@ class History:
 
     def after(self, stream: int, number: int) -> list[bytes] | None:
         """The events of a stream after this one; `None` if some of them are no longer kept."""
-        if self._dropped.get(stream, 0) > number:
-            return None
+        return None if self._dropped.get(stream, 0) > number else self.kept(stream, number)
+
+    def kept(self, stream: int, number: int) -> list[bytes]:
+        """The events of a stream after this one that are still kept."""
         return [event for each, event in self._kept.get(stream, ()) if each > number]
 
     def forget(self, stream: int) -> None:
@@ -155,6 +157,11 @@ class _Stream:
         if self._history is not None and not self.number:
             self.number = self._history.open()
         self._prime()
+
+    @property
+    def is_primed(self) -> bool:
+        """Whether its client can resume it from its beginning, before it has got an event."""
+        return self._retry is not None
 
     def _prime(self) -> None:
         if self._history is not None and self._retry is not None:
@@ -281,7 +288,10 @@ class SessionStream(_Stream):
     def __init__(self, history: History, retry: int | None) -> None:
         super().__init__(None, history, retry)
         self.number = history.open()
+        self._all = history
         self._seen = 0
+        self._lost = False
+        """Whether its client could not resume it, because the events that it missed are no longer kept."""
 
     def write(self, line: bytes, *, more: bool = False) -> None:  # noqa: ARG002 - the protocol's signature
         """Send whole lines."""
@@ -289,15 +299,22 @@ class SessionStream(_Stream):
             if each:
                 self._event(each)
 
-    def attach(self, outlet: PendingResponse) -> None:
-        """Send missed and further events to this response instead of the one before."""
+    def attach(self, outlet: PendingResponse) -> bool:
+        """Send missed and further events to this response instead of the one before. Returns `False` if some are no longer kept."""
         self.detach(self._outlet)
-        missed = self._history.after(self.number, self._seen) if self._history is not None else None
+        is_whole = not self._lost and self._all.after(self.number, self._seen) is not None
+        self._lost = False
         self._outlet = outlet
         outlet.begin(Head(200, SSE_HEADERS))
-        for event in missed or ():
+        for event in self._all.kept(self.number, self._seen):
             outlet.put(event)
         self._prime()
+        return is_whole
+
+    def resume(self, outlet: PendingResponse, number: int) -> bool:
+        """As above. A client that cannot go on here opens a new stream next."""
+        self._lost = not super().resume(outlet, number)
+        return not self._lost
 
     def detach(self, outlet: PendingResponse | None) -> None:
         """Called when the client has disconnected; it may reconnect."""

@@ -25,6 +25,7 @@ _MOST_STREAMS: Final = 100
 _FULL_HISTORIES: Final = 32
 """Sessions with the full limit for events. If there are more, they share the limit of this many."""
 _LEAST_KEPT: Final = 16 * 1024
+_SWEEP: Final = 30.0
 _RETRY: Final = 1000
 """Milliseconds after which a client that lost a stream should reconnect."""
 _EVENT: Final = re.compile(r"([0-9]{1,15})-([0-9]{1,15})")
@@ -135,6 +136,9 @@ class Sessions:
         self._most_of_one = most_of_one
         self._idle = idle
         self._kept = kept
+        self.often = min(_SWEEP, idle)
+        """Seconds between two sweeps at most."""
+        self._swept = now()
         self._open: dict[str, HttpSession] = {}
         self._of: dict[Hashable, dict[str, HttpSession]] = {}
         """The sessions of each client."""
@@ -190,8 +194,13 @@ class Sessions:
         session.close()
 
     def sweep(self) -> None:
-        """End the sessions that have been idle for too long."""
-        oldest = self._now() - self._idle
+        """End the sessions that have been idle for too long. The time in which this process stood still does not count."""
+        now = self._now()
+        stood, self._swept = now - self._swept - self.often, now
+        if stood > 0:
+            for session in self._open.values():
+                session.seen = min(session.seen + stood, now)
+        oldest = now - self._idle
         for session in [each for each in self._open.values() if each.seen < oldest and not each.in_use]:
             self.end(session)
 

@@ -34,6 +34,8 @@ class Siblings:
         self._folder = folder
         self._number = number
         self._counted: Callable[[], JsonObject] = dict
+        self._missed: set[Path] = set()
+        """The sockets of processes that could not take news, because they stand still."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
@@ -68,12 +70,16 @@ class Siblings:
                 self._run(self._send(path, json.dumps(news).encode()))
 
     async def _send(self, path: Path, news: bytes) -> None:
-        with contextlib.suppress(OSError, TimeoutError):  # it has ended
+        try:
             async with asyncio.timeout(_PATIENCE):
                 _, writer = await asyncio.open_unix_connection(path)
                 writer.write(news + b"\n")
                 writer.close()
                 await writer.wait_closed()
+        except (FileNotFoundError, ConnectionRefusedError):  # it has ended
+            return
+        except (OSError, TimeoutError):
+            self._missed.add(path)
 
     async def _listen(self, on_news: Callable[[JsonObject], None]) -> None:
         async def receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -89,9 +95,13 @@ class Siblings:
         self._server = await asyncio.start_unix_server(receive, path, limit=_MOST)
 
     async def _save(self) -> None:
+        """Save the counters, and tell processes that could not take news that they have missed some."""
         with contextlib.suppress(OSError):  # the folder goes with the supervisor
             while True:
                 self._write()
+                missed, self._missed = self._missed, set()
+                for path in missed:
+                    self._run(self._send(path, b'{"missed": true}'))
                 await asyncio.sleep(_SAVED)
 
     def _write(self) -> None:

@@ -100,10 +100,15 @@ class Admission:
         """Whether `concurrency` over all hosts allows a job to begin."""
         return self.slots is None or job.contract.policies.concurrency is None or self.slots.admits(job.contract, job)
 
-    def leave(self, job: Job, worker: Worker | None) -> None:
-        """Free what a finished job had: its slot, and its place in a worker or in the queue."""
+    def free_slot(self, job: Job) -> None:
+        """Free the slot of a job, which does not run any more."""
         if self.slots is not None and job.contract.policies.concurrency is not None:
             self.slots.over(job.contract, job)
+
+    def leave(self, job: Job, worker: Worker | None, *, may_run: bool) -> None:
+        """Free what a finished job had: its place in a worker or in the queue, and its slot, unless it may still run."""
+        if not may_run:
+            self.free_slot(job)
         if self._some_wait:
             self.release_soon()
         if job.place is not None:

@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import json
 import socket
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from prowess.worker.board import Board, Importing
 from prowess.worker.link import Frame, Link
-from prowess.worker.messages import ImportingHead, Kind, WithdrawHead
+from prowess.worker.messages import DueHead, ImportingHead, Kind, WithdrawHead
 from prowess.worker.progress import Thread, threads_of
 
 __all__ = ["FrameBoard", "LinkedWorker"]
@@ -137,8 +138,10 @@ class LinkedWorker(ABC):
     def kill(self) -> None:
         """End it at once."""
 
-    def limit(self, number: int, seconds: float) -> None:  # noqa: B027 - only workers elsewhere need it
-        """Called before a call is sent, with its remaining seconds. On this machine the host enforces them itself."""
+    def limit(self, number: int, seconds: float) -> None:
+        """Forbid it to begin the next call after these seconds. Without shared memory, CANCEL may arrive much later than CALL."""
+        head: DueHead = {"at": time.monotonic() + seconds}
+        self.send(Kind.DUE, number, json.dumps(head).encode())
 
     def send(self, kind: Kind, number: int = 0, head: bytes = b"", body: bytes = b"", *, more: bool = False) -> None:
         """Send a frame. Has no effect if the worker is gone."""

@@ -27,6 +27,7 @@ class Pools:
         self._loop = asyncio.get_running_loop()
         self._others: dict[Placement, Pool] = {}
         self._gone: Mapping[str, str] = {}
+        self._closing = False
         self.placement_of: Callable[[str], Placement | Unplaced] = _own_placement
         """Returns the placement of a skill."""
         self.elsewhere: Callable[[Contract], Placement | Unplaced | None] = _on_this_machine
@@ -74,6 +75,7 @@ class Pools:
         pool = self._make(placement, self._settings, spawn)
         pool.share = lambda: self.share_of(placement)
         pool.gone = self._gone
+        pool.closing = self._closing  # a call may move to a new pool while the others end
         return pool
 
     def _let_rest(self, pool: Pool) -> None:
@@ -107,6 +109,7 @@ class Pools:
 
     def dismiss_all(self) -> None:
         """End all workers, because the host ends."""
+        self._closing = True
         for pool in self:
             pool.dismiss_all()
             if pool.resting is not None:

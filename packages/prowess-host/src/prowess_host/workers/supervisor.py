@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -194,7 +195,7 @@ class Supervisor:
         self._running[job] = worker
         self.generations.give_source(worker, contract.skill)
         self._number = number = worker.take(job, self._number)
-        if pool.placement.labels:
+        if not worker.process.shows_begun:
             worker.process.limit(number, min(job.due - self._now(), job.remaining))
         worker.process.send(Kind.CALL, number, job.head, job.arguments, more=len(worker.jobs) > 1)
 
@@ -240,13 +241,13 @@ class Supervisor:
         else:
             self._dispatch(job)
 
-    def _finish(self, job: Job) -> None:
+    def _finish(self, job: Job, *, may_run: bool = False) -> None:
         """Clean up after a finished job."""
         job.over = True
         if len(job.arguments) >= LARGE:
             give_back_soon()
         worker = self._running.pop(job, None)
-        self.admission.leave(job, worker)
+        self.admission.leave(job, worker, may_run=may_run)
         if worker is not None:
             worker.drop(job)
             if job.number not in worker.withdrawn:
@@ -267,10 +268,10 @@ class Supervisor:
         """Tell a worker to stop a job, or not to begin it, and check that it does."""
         worker = self._running.get(job)
         has_begun = worker is not None and not worker.forbid(job)
-        self._finish(job)
+        self._finish(job, may_run=worker is not None)
         if worker is not None:
             worker.process.send(Kind.CANCEL, job.number, head)
-            self._timeouts.watch_given_up(worker, job, has_begun=has_begun)
+            self._timeouts.watch_given_up(worker, job, partial(self.admission.free_slot, job), has_begun=has_begun)
 
     def _overdue(self, job: Job) -> None:
         """Answer a job that is overdue, and check its worker."""
@@ -312,9 +313,10 @@ class Supervisor:
         if job is not None:
             worker.proven = True
             if frame.kind != Kind.REFUSED or not self._gives_again(worker, job, frame):
-                self._pass_on(job, frame)
-                if frame.kind == Kind.RESULT and job.contract.policies.concurrency is not None and _runs_on(job, frame):
-                    self._timeouts.watch_given_up(worker, job, has_begun=True)
+                may_run = frame.kind == Kind.RESULT and _may_run(job, frame)
+                self._pass_on(job, frame, may_run=may_run)
+                if may_run:
+                    self._timeouts.watch_given_up(worker, job, partial(self.admission.free_slot, job), has_begun=True)
         if worker.withdrawn and frame.kind in LAST:
             worker.release(frame.number)
 
@@ -336,11 +338,11 @@ class Supervisor:
         self._loop.call_soon(worker.pool.check_calls, worker)
         return True
 
-    def _pass_on(self, job: Job, frame: Frame) -> None:
+    def _pass_on(self, job: Job, frame: Frame, *, may_run: bool) -> None:
         """Pass a frame to the listener of its job."""
         kind = frame.kind
         if kind in LAST:
-            self._finish(job)
+            self._finish(job, may_run=may_run)
         elif kind == Kind.QUESTIONS:
             self._timeouts.stop_clock(job)
         delivered = DELIVER[kind](job, frame)
@@ -383,9 +385,11 @@ class Supervisor:
             self.witness.printed(worker.jobs.get(number), number, line)
 
     def _on_unbegun(self, worker: Worker, number: int) -> None:
-        """Handle UNBEGUN for a withdrawn call, which moves now unless it has moved before."""
+        """Handle UNBEGUN for a withdrawn call, which moves now unless it has moved before, or for an overdue one."""
         job = worker.jobs.get(number)
-        if job is not None:
+        if job is not None and job.due <= self._now():
+            self._overdue(job)
+        elif job is not None:
             self._move(job)
             self._loop.call_soon(worker.pool.check_calls, worker)
         worker.release(number)
@@ -433,6 +437,8 @@ class Supervisor:
         """Answer the calls that a worker had begun before its end, and give the others to another worker."""
         if self.results is not None:
             self.results.gone(worker.process)
+        for each in worker.given_up:
+            each.over()
         ended = f"its worker ended ({worker.violation or worker.process.verdict or describe_exit(worker.process.exit_code)})"
         for job in begun:
             self._fail(job, "the host is shutting down" if self.pools.own.closing else ended, started=True)
@@ -473,9 +479,10 @@ class Supervisor:
             worker.pool.withdraw(worker, jobs)
 
 
-def _runs_on(job: Job, frame: Frame) -> bool:
-    """Whether a call may still run in a thread after its result: its worker has noticed that its time is up."""
-    if not job.contract.in_thread or b'"timeout"' not in frame.head:
+def _may_run(job: Job, frame: Frame) -> bool:
+    """Whether a limited call may still run in a thread after its result: its worker has noticed that its time is up."""
+    contract = job.contract
+    if contract.policies.concurrency is None or not contract.in_thread or b'"timeout"' not in frame.head:
         return False
     return json.loads(frame.head).get("prowess/kind") == "timeout"
 

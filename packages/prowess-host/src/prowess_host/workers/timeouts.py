@@ -93,11 +93,11 @@ class Timeouts:
 
     # Cancelled and overdue calls
 
-    def watch_given_up(self, worker: Worker, job: Job, *, has_begun: bool) -> None:
-        """Check later that a cancelled or overdue call has ended."""
+    def watch_given_up(self, worker: Worker, job: Job, over: Callable[[], None], *, has_begun: bool) -> None:
+        """Check later that a cancelled or overdue call has ended. `over` is called then."""
         worker.may_be_held |= has_begun
         until = self.question(worker)
-        worker.given_up.append(GivenUp(self._now(), until, job.contract.id, job.number))
+        worker.given_up.append(GivenUp(self._now(), until, job.contract.id, job.number, over))
 
     def question(self, worker: Worker) -> float:
         """After the grace, ask a worker whether cancelled calls have ended. Returns the end of the grace by its clock."""
@@ -143,6 +143,7 @@ class Timeouts:
         worker.given_up = worker.given_up[len(over) :]
         for each in over:
             worker.release(each.number)
+            each.over()
         return True
 
     def _are_in_grace(self, worker: Worker, lingering: int) -> bool:

@@ -31,6 +31,8 @@ class GivenUp:
     """The end of its grace, by the clock of its worker."""
     command: str
     number: int
+    over: Callable[[], None]
+    """Called once it certainly does not run any more."""
 
 
 @dataclass(slots=True, eq=False)
