@@ -190,9 +190,12 @@ def _children(pid: int) -> list[int]:
     """The children of a process, from the lists of the kernel."""
     found: list[int] = []
     with contextlib.suppress(OSError):  # it has ended
-        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - four times as fast, for many processes
+        for thread in os.listdir(f"{_PROC}/{pid}/task"):  # noqa: PTH208 - four times as fast, for many processes
             with contextlib.suppress(OSError):  # as above
-                found += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
+                # Not below the folder of the process: see `prowess.worker.progress`.
+                children = Path(f"{_PROC}/{thread}/task/{thread}/children").read_text().split()
+                if os.path.exists(f"{_PROC}/{pid}/task/{thread}"):  # noqa: PTH110 - as above; the number is not another's by now
+                    found += map(int, children)
     return found
 
 
