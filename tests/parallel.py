@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from _pytest import tmpdir
 from _pytest.capture import FDCapture
 
 __all__ = ["folder_of_all", "pytest_addoption", "pytest_runtestloop"]
@@ -146,6 +147,7 @@ class _Parent:
         for child in self._children.values():
             child.link.close()
             os.waitpid(child.pid, 0)
+        gc.freeze()  # pytest collects garbage five times before it leaves, and would walk all reports
 
     def _fork(self) -> None:
         ours, theirs = socket.socketpair()
@@ -212,16 +214,20 @@ class _ToParent:
     def __init__(self, config: pytest.Config, link: socket.socket) -> None:
         self._config = config
         self._link = link
+        self._untold = bytearray()
         self._tw = config.get_terminal_writer()  # where pytest-timeout tells what hangs
         self._lines = link.makefile("rb")
 
-    def tell(self, *message: Any) -> None:
-        """Say something to the parent."""
-        self._link.sendall(json.dumps(message, default=str).encode() + b"\n")
+    def tell(self, *message: Any, now: bool = False) -> None:
+        """Say something to the parent, `now` or together with what is said later: each time wakes it up."""
+        self._untold += json.dumps(message, default=str).encode() + b"\n"
+        if now:
+            self._link.sendall(self._untold)
+            self._untold.clear()
 
     def more(self) -> Group:
         """The next tests; none when there are no more."""
-        self.tell("wants more")
+        self.tell("wants more", now=True)
         return json.loads(self._lines.readline() or b"[]")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -239,7 +245,7 @@ def _run(session: pytest.Session, link: socket.socket) -> NoReturn:
             for place, following in itertools.zip_longest(group, group[1:]):
                 item = session.items[place]
                 after = session if following is None else session.items[following]  # it outlives each of its tests
-                parent.tell("begins", place)
+                parent.tell("begins", place, now=True)
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
                 parent.tell("ends", place)
         session._setupstate.teardown_exact(None)  # noqa: SLF001 - as pytest does after the last test
@@ -267,6 +273,7 @@ def _prepared(session: pytest.Session, link: socket.socket) -> _ToParent:
     folders = config._tmp_path_factory  # noqa: SLF001 - as in `run`
     folders._basetemp = Path(folders.getbasetemp(), str(os.getpid()))  # noqa: SLF001 - names are sought in a small folder
     folders._basetemp.mkdir()  # noqa: SLF001
+    tmpdir._force_symlink = lambda *_: None  # noqa: SLF001 - a link to the newest folder of a name, anew for each test
     return parent
 
 

@@ -48,6 +48,31 @@ def test_packages_without_skills_are_not_searched_by_the_library(tmp_path: Path)
     assert "['acme'] True" == run(NAMES, tmp_path)
 
 
+LATER = """
+    import os, pathlib
+    import prowess.installed
+
+    def show():
+        print([each.name for each in installed()], str(folder) in prowess.installed._searched)
+
+    folder = pathlib.Path(sys.path[0])
+    show()
+    prowess.installed._RACE = -(10**20)
+    os.utime(folder, ns=(0, 0))
+    show()
+    info = folder / "acme-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Name: acme")
+    (info / "entry_points.txt").write_text("[prowess.skills]\\nacme = acme_skill")
+    show()
+"""
+
+
+def test_a_package_that_is_installed_later_is_found(tmp_path: Path):
+    """A folder is searched again once it has changed, and always if it changed just now."""
+    assert ["[] False", "[] True", "['acme'] True"] == run(LATER, tmp_path).splitlines()
+
+
 def test_packages_in_the_current_folder_and_in_archives_are_found(tmp_path: Path):
     package(tmp_path, SKILLS)
     assert "['acme'] True" == run("sys.path.insert(0, '')\n" + NAMES, cwd=tmp_path)

@@ -78,7 +78,8 @@ def _children(pid: int) -> list[int]:
     with contextlib.suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
             with contextlib.suppress(OSError):
-                found += map(int, (task / "children").read_text().split())
+                own = Path(f"/proc/{task.name}/task/{task.name}/children")  # as the host does, and for its reason
+                found += map(int, own.read_text().split())
     return found
 
 

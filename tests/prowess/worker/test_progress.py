@@ -81,14 +81,18 @@ def test_linux_tells_of_every_thread():
 
 
 def test_figures_that_cannot_be_read_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A thread may end while it is read, and a kernel may keep no such figures."""
+    """A thread may end while it is read, and a kernel may keep no such figures.
+
+    Each thread has its own folder, where it is read: what was read below that of the process makes its end expensive.
+    """
     whole = "5000000000 1000000000 3"
     for number, figures, state in (("1", whole, "S"), ("2", "", "S"), ("3", "", "S"), ("4", whole, "T")):
-        folder = tmp_path / number
-        folder.mkdir()
+        (tmp_path / "9/task" / number).mkdir(parents=True)
+        folder = tmp_path / number / "task" / number
+        folder.mkdir(parents=True)
         (folder / "schedstat").write_text(figures)
         (folder / "stat").write_text(f"{number} (a) b) {state} 1 2")
-    (tmp_path / "3/schedstat").unlink()
-    monkeypatch.setattr("prowess.worker.progress._FOLDER", f"{tmp_path}/../{{}}")
+    (tmp_path / "3/task/3/schedstat").unlink()
+    monkeypatch.setattr("prowess.worker.progress._FOLDER", f"{tmp_path}/{{}}/task")
     found = {1: Thread(5.0, 1.0, runnable=False), 4: Thread(5.0, 1.0, runnable=False, stopped=True)}
-    assert found == threads_of(tmp_path.name)  # type: ignore[arg-type]
+    assert found == threads_of(9)

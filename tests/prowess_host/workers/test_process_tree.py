@@ -333,6 +333,18 @@ def test_descendants_are_found(lists: bool, monkeypatch: pytest.MonkeyPatch):
     wait_for_end(found)
 
 
+def test_children_are_listed_by_the_folder_of_each_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """What was read below that of the process makes its end expensive. A thread that has ended may have left its number to another."""
+    for thread, children in (("20", "1 2 "), ("21", "3"), ("22", "4")):
+        (tmp_path / thread / "task" / thread).mkdir(parents=True)
+        (tmp_path / thread / "task" / thread / "children").write_text(children)
+    (tmp_path / "20/task/21").mkdir()
+    monkeypatch.setattr(process_tree, "_PROC", tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "listdir", lambda _folder: ["20", "21", "22"])
+        assert [1, 2, 3] == process_tree._children(20)
+
+
 def test_where_nothing_tells_of_processes_nothing_is_found(monkeypatch: pytest.MonkeyPatch):
     """Neither /proc nor ps: what is known by its id or its group is ended all the same."""
     monkeypatch.setattr(process_tree, "_has_lists", lambda: False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.machinery import PathFinder
@@ -22,7 +23,12 @@ __all__ = ["Installed", "installed", "skip_search_of_pydantic"]
 
 _GROUP: Final = "prowess.skills"
 _PYDANTIC: Final = "pydantic"
+_OURS: Final = frozenset({_GROUP, _PYDANTIC})
 _LOADER: Final = "pydantic.plugin._loader"
+_RACE: Final = 2_000_000_000
+"""Nanoseconds within which two changes of a folder may have the same time."""
+_searched: Final[dict[str, tuple[tuple[int, ...], frozenset[str]]]] = {}
+"""The folders that were searched: their versions, and the groups that are mentioned there."""
 
 
 @frozen
@@ -76,12 +82,8 @@ def _may_have(group: str) -> bool:
     """Whether a package may declare entry points of a group. `True` wherever only the library could tell."""
     if any(hasattr(finder, "find_distributions") for finder in sys.meta_path if not _searches_folders(finder)):
         return True
-    header = f"[{group}]".encode()
-    return any(
-        header in text
-        for folder in dict.fromkeys(map(str, sys.path))
-        for text in _entry_points_in(folder or ".", header)
-    )
+    folders = dict.fromkeys(map(str, sys.path))
+    return any(group in _groups_in(folder or ".") for folder in folders)
 
 
 def _searches_folders(finder: object) -> bool:
@@ -89,18 +91,33 @@ def _searches_folders(finder: object) -> bool:
     return finder is PathFinder or type(finder).__module__ == "importlib_metadata"
 
 
-def _entry_points_in(folder: str, unknown: bytes) -> Iterator[bytes]:
-    """The declarations of the packages in a folder; `unknown` for an archive or an egg."""
+def _groups_in(folder: str) -> frozenset[str]:
+    """Which of our groups the packages in a folder mention: all, if it is an archive or an egg.
+
+    It is searched again when packages have come or gone: a program may have many runtimes, and a worker looks twice.
+    """
     if folder.lower().endswith(".egg"):
-        yield unknown
-    names: list[str] = []
+        return _OURS
     try:
-        names = os.listdir(folder)  # noqa: PTH208 - objects for hundreds of paths take as long as the rest
+        status = os.stat(folder)  # noqa: PTH116 - as below
+        version = status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+        before, groups = _searched.get(folder, ((), frozenset()))
+        if version != before:
+            groups = _search(folder)
+            if time.time_ns() - max(version[:2]) > _RACE:
+                _searched[folder] = version, groups
     except NotADirectoryError:
-        yield unknown
+        return _OURS
     except OSError:
-        pass  # the library passes over it as well
-    for name in names:
+        return frozenset()  # the library passes over it as well
+    return groups
+
+
+def _search(folder: str) -> frozenset[str]:
+    found: set[str] = set()
+    for name in os.listdir(folder):  # noqa: PTH208 - objects for hundreds of paths take as long as the rest
         if name.lower().endswith((".dist-info", ".egg-info")):
             with contextlib.suppress(OSError), FileIO(f"{folder}/{name}/entry_points.txt") as file:
-                yield file.readall()
+                text = file.readall()
+                found.update(group for group in _OURS if f"[{group}]".encode() in text)
+    return frozenset(found)

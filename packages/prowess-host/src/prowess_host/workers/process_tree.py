@@ -189,10 +189,13 @@ def _children(pid: int) -> list[int]:
     """The children of a process, from the lists of the kernel."""
     found: list[int] = []
     with contextlib.suppress(OSError):  # it has ended
-        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - four times as fast, for many processes
-            children = f"/proc/{pid}/task/{thread}/children"
+        for thread in os.listdir(f"{_PROC}/{pid}/task"):  # noqa: PTH208 - four times as fast, for many processes
+            # Not below the folder of the process: see `prowess.worker.progress`.
+            children = f"{_PROC}/{thread}/task/{thread}/children"
             with contextlib.suppress(OSError), open(children, encoding="ascii") as file:  # noqa: PTH123 - as in `launch`
-                found += map(int, file.read().split())
+                text = file.read()
+                if os.path.exists(f"{_PROC}/{pid}/task/{thread}"):  # noqa: PTH110 - the number is not another's by now
+                    found += map(int, text.split())
     return found
 
 
