@@ -14,13 +14,14 @@ from dataclasses import field
 from typing import NamedTuple
 
 from prowess.frozen import frozen
+from prowess.patterns import lazy_pattern
 
 __all__ = ["Docstring", "parse"]
 
-_PARAMETER_SECTION = re.compile(
+_PARAMETER_SECTION = lazy_pattern(
     r"(arg(ument)?s|param(eter)?s|(keyword|other) (arg(ument)?s|param(eter)?s))", re.IGNORECASE
 )
-_OTHER_SECTION = re.compile(
+_OTHER_SECTION = lazy_pattern(
     r"attention|attributes|caution|danger|deprecated|errors?|examples?|hint|important|methods|notes?|raises|references|"
     r"returns?|see also|tips?|todo|warnings?|warns|yields?",
     re.IGNORECASE,
@@ -29,18 +30,18 @@ _OTHER_SECTION = re.compile(
 _NAME = r"[`*\\]*[^\W\d]\w*`?"
 _NAMES = rf"(?P<names>{_NAME}(?:\s*,\s*{_NAME})*)"
 _TYPE = r"(?:\s*\(.*?\))?"
-_HEADER = re.compile(r"([^\W\d][\w ]*?)\s*:\s*")
-_UNDERLINE = re.compile(r"(-{3,}|={3,})\s*")
-_BULLET = re.compile(r"[-*+•]\s+")
-_GOOGLE = re.compile(rf"{_NAMES}{_TYPE}\s*:(?:\s+(?P<text>.*))?")
-_DASHED = re.compile(rf"[-*+•]\s+{_NAMES}{_TYPE}(?:\s*:(?=\s|$)|\s+[-\u2013\u2014](?=\s))\s*(?P<text>.*)")
-_NUMPY = re.compile(rf"{_NAMES}(?:\s*:\s*(?P<text>.*))?")
-_SPHINX = re.compile(
+_HEADER = lazy_pattern(r"([^\W\d][\w ]*?)\s*:\s*")
+_UNDERLINE = lazy_pattern(r"(-{3,}|={3,})\s*")
+_BULLET = lazy_pattern(r"[-*+•]\s+")
+_GOOGLE = lazy_pattern(rf"{_NAMES}{_TYPE}\s*:(?:\s+(?P<text>.*))?")
+_DASHED = lazy_pattern(rf"[-*+•]\s+{_NAMES}{_TYPE}(?:\s*:(?=\s|$)|\s+[-\u2013\u2014](?=\s))\s*(?P<text>.*)")
+_NUMPY = lazy_pattern(rf"{_NAMES}(?:\s*:\s*(?P<text>.*))?")
+_SPHINX = lazy_pattern(
     r":(?P<kind>param(?:eter)?|arg(?:ument)?|key(?:word)?|type)\s+(?P<names>[^:]*\w)\s*:\s*(?P<text>.*)"
 )
-_TYPE_END = re.compile(r"\s[-\u2013\u2014]\s+")
-_TYPE_WORDS = re.compile(r"[\w.]+(?:(?:\s*[|,]\s*|\s+or\s+)[\w.]+)*(?:\s*=\s*\S+)?")
-_IN_BRACKETS = re.compile(r"\[[^\[\]]*\]")
+_TYPE_END = lazy_pattern(r"\s[-\u2013\u2014]\s+")
+_TYPE_WORDS = lazy_pattern(r"[\w.]+(?:(?:\s*[|,]\s*|\s+or\s+)[\w.]+)*(?:\s*=\s*\S+)?")
+_IN_BRACKETS = lazy_pattern(r"\[[^\[\]]*\]")
 
 
 @frozen

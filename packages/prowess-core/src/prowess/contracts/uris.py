@@ -11,15 +11,17 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
+from prowess.patterns import lazy_pattern
+
 __all__ = ["LONGEST_URI", "Template", "Variable", "parse_template"]
 
 LONGEST_URI: Final = 8192
 """The maximum length of a URI, as in browsers and servers. A longer URI matches no resource."""
-_EXPRESSION: Final = re.compile(r"\{([^{}]*)\}")
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:.")
-_NAMES: Final = re.compile(r"[+?]?[A-Za-z_][A-Za-z0-9_]*(,[A-Za-z_][A-Za-z0-9_]*)*")
-_ILLEGAL: Final = re.compile(r"[\x00-\x20\"<>\\^`|\x7f]|%(?![0-9A-Fa-f]{2})")
-_LEADS_OUT: Final = re.compile(r"^[/\\]|^[A-Za-z]:[/\\]|(?:^|[/\\])\.\.(?:[/\\]|$)|\0")
+_EXPRESSION: Final = lazy_pattern(r"\{([^{}]*)\}")
+_SCHEME: Final = lazy_pattern(r"[A-Za-z][A-Za-z0-9+.-]*:.")
+_NAMES: Final = lazy_pattern(r"[+?]?[A-Za-z_][A-Za-z0-9_]*(,[A-Za-z_][A-Za-z0-9_]*)*")
+_ILLEGAL: Final = lazy_pattern(r"[\x00-\x20\"<>\\^`|\x7f]|%(?![0-9A-Fa-f]{2})")
+_LEADS_OUT: Final = lazy_pattern(r"^[/\\]|^[A-Za-z]:[/\\]|(?:^|[/\\])\.\.(?:[/\\]|$)|\0")
 _RESERVED: Final = ":/?#[]@!$&'()*+,;="
 
 

@@ -14,6 +14,7 @@ from pydantic_core import PydanticSerializationError
 
 from prowess.errors import message_of
 from prowess.jsontypes import encodable
+from prowess.patterns import lazy_pattern
 from prowess.schemas.problems import problem_lines
 
 __all__ = [
@@ -35,11 +36,11 @@ _MOST_PROBLEMS: Final = 5
 _ABSENT: Final[Any] = object()
 _Path: TypeAlias = "tuple[str | int, ...]"
 _Answer = TypeVar("_Answer")
-_DEPTH: Final = re.compile(
+_DEPTH: Final = lazy_pattern(
     r"ValueError: (Maximum serialization depth exceeded|Circular reference detected \(depth exceeded\))"
 )
 """The errors of pydantic for too deep nesting; the second one until pydantic-core 2.50."""
-_TOO_DEEP: Final = re.compile("Circular reference detected|Maximum serialization depth exceeded")
+_TOO_DEEP: Final = lazy_pattern("Circular reference detected|Maximum serialization depth exceeded")
 LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -160,7 +161,7 @@ def problems_of(error: ValidationError, value: Any) -> list[str]:
     return problem_lines(errors, {"result": value}, allowed=("result",), injected=())
 
 
-_CALLED: Final = re.compile(r"Error calling function `(?P<name>[^`]+)`: (?P<said>.*)", re.DOTALL)
+_CALLED: Final = lazy_pattern(r"Error calling function `(?P<name>[^`]+)`: (?P<said>.*)", re.DOTALL)
 
 
 def serializer_message(error: PydanticSerializationError) -> str:

@@ -30,6 +30,7 @@ from pydantic_core import (
 
 from prowess.errors import named_error
 from prowess.jsontypes import Json, Schema
+from prowess.patterns import lazy_pattern
 from prowess.schemas.choices import described_choice, is_choice
 from prowess.schemas.core_schemas import (
     WIRE,
@@ -397,11 +398,11 @@ def _copy(value: Any) -> Any:
 
 
 _UNEXPECTED: Final = "PydanticSerializationUnexpectedValue"
-_UNLIKE: Final = re.compile(
+_UNLIKE: Final = lazy_pattern(
     rf"{_UNEXPECTED}\(Expected `(?P<type>[^`]*)` - serialized value may not be as expected "
     r"\[(?:field_name='(?P<field>[^']*)', )?input_value=(?P<value>.*), input_type=(?P<kind>[^\]]*)\]\)"
 )
-_NO_CHOICE: Final = re.compile(rf"{_UNEXPECTED}\(Input should be (?P<wanted>.*)\)")
+_NO_CHOICE: Final = lazy_pattern(rf"{_UNEXPECTED}\(Input should be (?P<wanted>.*)\)")
 
 
 def _reworded(line: str) -> str:
@@ -426,7 +427,7 @@ def _not_finite(data: Any, place: str = "result") -> Iterator[str]:
             yield from _not_finite(held, f"{place}[{index}]")
 
 
-_AROUND: Final = re.compile(r'Error building "[\w-]+" validator:|\^+')
+_AROUND: Final = lazy_pattern(r'Error building "[\w-]+" validator:|\^+')
 
 
 def _reason(error: Exception) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import json
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
@@ -19,6 +18,8 @@ from prowess.jsontypes import encodable
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
+
+from prowess.patterns import lazy_pattern
 
 __all__ = ["MAX_LINES", "problem_lines"]
 
@@ -386,7 +387,7 @@ def _tagged(discriminator: str, tags: str) -> str:
 
 
 _LITERAL = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|-?\d+|True|False|None)"""
-_MEMBER = re.compile(rf", <[\w.]+: {_LITERAL}>")
+_MEMBER = lazy_pattern(rf", <[\w.]+: {_LITERAL}>")
 _OR = " or "
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 
+from prowess.patterns import lazy_pattern
+
 __all__ = ["parse"]
 
-_BLANK = re.compile(r"[^\S\n]*(?:#[^\n]*)?(?:\n|\Z)")
-_ASSIGNMENT = re.compile(
+_BLANK = lazy_pattern(r"[^\S\n]*(?:#[^\n]*)?(?:\n|\Z)")
+_ASSIGNMENT = lazy_pattern(
     r"""[^\S\n]*(?:export[^\S\n]+)?(?P<name>[^\W\d]\w*)[^\S\n]*=[^\S\n]*
     (?:
         (?:'(?P<single>[^']*)' | "(?P<double>(?:[^"\\]|\\.)*)") [^\S\n]*(?:\#[^\n]*)?
@@ -19,8 +21,8 @@ _ASSIGNMENT = re.compile(
     )(?:\n|\Z)""",
     re.VERBOSE | re.DOTALL,
 )
-_COMMENT = re.compile(r"(?:^|\s)#")
-_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_COMMENT = lazy_pattern(r"(?:^|\s)#")
+_ESCAPED = lazy_pattern(r"\\(.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
 

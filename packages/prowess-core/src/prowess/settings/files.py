@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from prowess.errors import SettingsError
+from prowess.patterns import lazy_pattern
 from prowess.settings.dotenv import parse as parse_dotenv
 from prowess.settings.tables import Table, is_table
 
@@ -162,8 +163,8 @@ def _parse(file: Path, text: str) -> Table:
         raise SettingsError(f"{file}:{line}: not valid TOML: {error}") from None
 
 
-_TABLE_LINE = re.compile(r"\s*\[\[?\s*([^\]=]+?)\s*\]")
-_KEY_LINE = re.compile(r"\s*([\w.\"' -]+?)\s*=")
+_TABLE_LINE = lazy_pattern(r"\s*\[\[?\s*([^\]=]+?)\s*\]")
+_KEY_LINE = lazy_pattern(r"\s*([\w.\"' -]+?)\s*=")
 
 
 def _line_of(text: str, path: tuple[str, ...]) -> int | None:

@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 
 from prowess.errors import SettingsError, did_you_mean
 from prowess.frozen import frozen
+from prowess.patterns import lazy_pattern
 
 __all__ = [
     "GIB",
@@ -43,7 +44,7 @@ GIB: Final = 1024**3
 _UNENFORCED: Final = "unenforced"
 _CONTRACT: Final = "contract"
 _LIMITED: Final = "limited"
-_SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?\s*", re.IGNORECASE)
+_SIZE: Final = lazy_pattern(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?\s*", re.IGNORECASE)
 _UNITS: Final = "KMGT"
 _MOST: Final = 2**62
 """Bytes or seconds: the kernel accepts no larger limit."""
@@ -51,12 +52,12 @@ _MOST_PROCESSES: Final = 2**22
 """The most processes that Linux can have at one time."""
 _MOST_CHARACTERS: Final = 8192
 """Characters of all names in one list: the limits are passed in one variable, which holds at most 128 KiB."""
-_BLOCK: Final = re.compile(r"(?m)^# /// script[ \t]*\r?\n(?P<content>(?:^#(?:| .*)\r?\n)+?)^# ///[ \t]*\r?$")
+_BLOCK: Final = lazy_pattern(r"(?m)^# /// script[ \t]*\r?\n(?P<content>(?:^#(?:| .*)\r?\n)+?)^# ///[ \t]*\r?$")
 """A block of inline metadata as defined by PEP 723."""
-_MEANT: Final = re.compile(r"(?m)^[ \t]*#[ \t]*\[[ \t]*tool[ \t]*\.[ \t]*prowess[ \t]*\.[ \t]*sandbox[ \t]*\][ \t]*$")
+_MEANT: Final = lazy_pattern(r"(?m)^[ \t]*#[ \t]*\[[ \t]*tool[ \t]*\.[ \t]*prowess[ \t]*\.[ \t]*sandbox[ \t]*\][ \t]*$")
 """A line that is only meant for such a block."""
-_MEANT_IN_FRONT: Final = re.compile(r"""(?m)\A\s*---[ \t]*$(?:(?!^---).*\n)*?["']?sandbox["']?[ \t]*:""")
-_FRONT: Final = re.compile(r"\A---[ \t]*\r?\n(?P<content>.*?)^---[ \t]*\r?$", re.MULTILINE | re.DOTALL)
+_MEANT_IN_FRONT: Final = lazy_pattern(r"""(?m)\A\s*---[ \t]*$(?:(?!^---).*\n)*?["']?sandbox["']?[ \t]*:""")
+_FRONT: Final = lazy_pattern(r"\A---[ \t]*\r?\n(?P<content>.*?)^---[ \t]*\r?$", re.MULTILINE | re.DOTALL)
 
 
 @frozen
