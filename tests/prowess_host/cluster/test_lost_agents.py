@@ -499,3 +499,35 @@ async def test_slow_agent_gets_less(start: Start, env: dict[str, str], tmp_path:
         for call in calls:
             await result(call)
     assert sum(str(second.cache) in line for line in lines(mark)) > 20
+
+
+NOTED = """
+    from prowess import skill_command
+
+    @skill_command(timeout=0.2)
+    async def note(mark: str) -> None:
+        open(mark, "a").close()
+
+    @skill_command
+    def say(text: str) -> str:
+        return text
+"""
+
+
+async def test_call_that_times_out_while_its_agent_is_stopped_never_begins(
+    node: subprocess.Popen[bytes], env: dict[str, str], tmp_path: Path
+) -> None:
+    """It arrives there long before its cancellation, since a large call was sent between them. What is not over runs."""
+    root, mark = written(tmp_path / "p", jobs=NOTED), tmp_path / "mark"
+    env = {**env, "PROWESS_CLUSTER__SILENCE": "5", "PROWESS_CLUSTER__WORKERS": "1", "PROWESS_THREADS": "4"}
+    async with inside(root, env=env) as host:
+        assert "x" == await host.text("jobs_say", text="x")
+        (agent,) = host.project.agents.seen
+        node.send_signal(signal.SIGSTOP)
+        noted, large = host.start_call("jobs_note", mark=str(mark)), host.start_call("jobs_say", text="x" * 5_000_000)
+        assert "timeout" == (await result(noted))["_meta"]["prowess/kind"]
+        await until(lambda: host.project.agents.seen[agent].missed > 4)
+        node.send_signal(signal.SIGCONT)
+        assert not (await result(large))["isError"]
+        assert "x" == await host.text("jobs_say", text="x")
+    assert not mark.exists()

@@ -150,6 +150,23 @@ async def test_what_was_said_while_the_engine_was_gone_arrives_when_it_is_back()
         end.stream.close()
 
 
+@pytest.mark.parametrize("seed", range(3))
+async def test_end_that_heard_nothing_for_a_while_is_late_until_all_has_arrived(seed: int) -> None:
+    """What was sent meanwhile arrives before that is over, however much is lost."""
+    engine = Lossy(seed, 0.25)
+    one, other = End(engine, "a", "b"), End(engine, "b", "a")
+    said = [(1, b"%d" % number) for number in range(20)]
+    heard: list[int] = []
+    other.stream._probe, other.stream.on_current = 7, lambda: heard.append(len(other.heard))
+    other.stream._heard -= 1.0
+    for kind, data in said:
+        one.stream.send(kind, data)
+    await until(lambda: heard and not other.stream.is_late)
+    assert said == other.heard
+    assert 20 == heard[-1]
+    assert (7, b"") in one.heard
+
+
 async def test_silence_is_noticed_and_whoever_is_given_up_hears_of_it() -> None:
     """Also when it speaks again long afterwards."""
     engine = Lossy(1, 1.0)

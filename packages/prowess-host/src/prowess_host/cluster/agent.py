@@ -307,7 +307,11 @@ class _Tenant:
             silence=float(order["silence"]),
             on_message=self._receive,
             on_silence=lambda: self.end("its host is silent"),
+            probe=WorkerMessage.PROBE,
         )
+        self.stream.on_current = self._release
+        self._held: dict[int, tuple[bytes, bytes]] = {}
+        """Calls that may be over: their CANCEL may be on the way."""
         self.stream.start()
         self._reader = FrameReader()
         self._worker: _Relayed | None = None
@@ -353,7 +357,19 @@ class _Tenant:
                 is_first = self._agent.locked is not None and frame_kind == Kind.BEGIN
                 if self._worker is not None:
                     self._deadlines.from_host(frame_kind, number)
+                    if frame_kind == Kind.CALL and self.stream.is_late:
+                        self._held[number] = head, body
+                        continue
+                    if frame_kind == Kind.CANCEL:
+                        self._held.pop(number, None)
                     self._worker.link.send(Kind(frame_kind), number, self._approved(head) if is_first else head, body)
+
+    def _release(self) -> None:
+        """Pass on the calls that are not over."""
+        held, self._held = self._held, {}
+        for number, (head, body) in held.items():
+            if self._worker is not None:
+                self._worker.link.send(Kind.CALL, number, head, body)
 
     def _approved(self, head: bytes) -> bytes:
         """The BEGIN frame for approved code: only its own folders, and no variable that could load other code."""

@@ -41,6 +41,8 @@ class WorkerMessage(IntEnum):
     """JSON: the exit `code`, with a `reason` if the agent ended it, or a `refusal` if it was not started."""
     LEAVING = 15
     """The agent stops: send the worker no more calls, and let it finish the begun ones."""
+    PROBE = 16
+    """Asks for a heartbeat, which shows that nothing older is on the way."""
 
 
 def beats_subject(engine: EngineConnection) -> str:

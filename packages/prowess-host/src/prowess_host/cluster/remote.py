@@ -506,6 +506,8 @@ class RemoteWorker(LinkedWorker):
             self._print(self._lines.feed(data))
         elif kind == WorkerMessage.PREPARING:
             self.on_preparing(data.decode("utf-8", "replace"))
+        elif kind == WorkerMessage.PROBE and self._stream is not None:
+            self._stream.beat()
         elif kind == WorkerMessage.LEAVING:
             self.on_leaving()
         elif kind == WorkerMessage.STARTED and self._waiting is not None:

@@ -22,6 +22,8 @@ _BEATS: Final = 10
 """Heartbeats that the other end may miss before it counts as gone, at least."""
 _SLOWEST: Final = 2.0
 """Seconds between two heartbeats, at most."""
+_GAP: Final = 2
+"""Heartbeats without any message after which what arrives may have been sent long ago."""
 _HEADER: Final = struct.Struct("!BII")
 _BEAT: Final = 0
 _AGAIN: Final = 254
@@ -53,7 +55,7 @@ class EngineStream:
     After `start` it sends several heartbeats within the `silence`, the seconds after which an end counts as gone.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0915 - one line for each thing that it knows
         self,
         engine: EngineConnection,
         *,
@@ -62,8 +64,12 @@ class EngineStream:
         silence: float,
         on_message: Callable[[int, bytes], None],
         on_silence: Callable[[], None],
+        probe: int = 0,
     ) -> None:
-        """`own` and `other` are the subjects to which the two ends subscribe."""
+        """`own` and `other` are the subjects to which the two ends subscribe.
+
+        With a `probe`, a kind of message that the other end confirms, this end knows when messages may be late.
+        """
         self._engine = engine
         self._other = other
         self._on_message = on_message
@@ -88,6 +94,15 @@ class EngineStream:
         """Whether the sender should pause, since too much is unconfirmed."""
         self.on_room: Callable[[], object] = bool
         """Called when it is no longer full."""
+        self._probe = probe
+        self._probed = 0
+        """The number of the last probe."""
+        self._heard = self._loop.time()
+        """The time of the last message."""
+        self.is_late = False
+        """Whether messages may have been sent long ago, and others about them may be on the way."""
+        self.on_current: Callable[[], object] = bool
+        """Called when that is over."""
         self._on_over: Callable[[], None] | None = None
         self._closed = self._abandoned = False
         self._subscription = engine.subscribe(own, lambda message: self._take(message.data))
@@ -154,7 +169,8 @@ class EngineStream:
         for _, message in list(self._kept):
             self._publish(message)
 
-    def _beat(self) -> None:
+    def beat(self) -> None:
+        """Send a heartbeat, which confirms what has arrived."""
         self._publish(_HEADER.pack(_BEAT, self.sent, 0)[:5])
 
     def _tick(self) -> None:
@@ -162,7 +178,7 @@ class EngineStream:
             return
         self._timer = self._loop.call_later(self._interval, self._tick)
         self._missed += 1
-        self._beat()
+        self.beat()
         if self._missed > self._most_missed:
             self._on_silence()
 
@@ -178,23 +194,35 @@ class EngineStream:
             self._on_silence()
             return
         self._missed = 0
+        self._notice_gap()
         while self._kept and self._kept[0][0] <= confirmed:
             self.size -= len(self._kept.popleft()[1]) - 5
         if self._on_over is not None and not self._kept:
             self._on_over()
         elif kind == _BEAT:
             self._notice_loss(number)
+            if self.is_late and confirmed >= self._probed and number <= self._received:  # it was sent after the probe
+                self.is_late = False
+                self.on_current()
         elif kind == _AGAIN:
             self._resend()
         elif number == self._received + 1:
             self._received = number
             self._unconfirmed += len(message)
             if self._unconfirmed > _CONFIRM:
-                self._beat()
+                self.beat()
             self._on_message(kind, message[_HEADER.size :])
         if self.full and self.size < _FULL // 2:
             self.full = False
             self.on_room()
+
+    def _notice_gap(self) -> None:
+        """Send a probe if nothing has arrived for a while, because the network or this process stood still."""
+        before, self._heard = self._heard, self._loop.time()
+        if self._probe and self._heard - before > _GAP * self._interval:
+            self.is_late = True
+            self.send(self._probe)
+            self._probed = self.sent
 
     def _notice_loss(self, number: int) -> None:
         """Ask for messages that were sent before a heartbeat, and have not arrived before it."""
