@@ -206,7 +206,7 @@ async def test_the_arguments_themselves_may_be_text(tmp_path: Path):
         outcome = await entry.call('{"n":1,"them":"[2]"}')
         assert (1, ("arguments", "them")) == (outcome.value, outcome.decoded)
         for wrong in ("[1]", "n=1", "null", "{"):
-            assert "arguments: expected an object, got str" in (await entry.call(wrong)).text
+            assert f'arguments: expected an object, got "{wrong}"' in (await entry.call(wrong)).text
 
 
 async def test_python_code_means_what_it_says(tmp_path: Path):

@@ -733,6 +733,7 @@ def test_an_output_schema_may_not_contradict_the_annotation(
     else:
         reason = refusal(function, output_schema=schema)
         assert "output_schema of test_compile.function contradicts the annotation -> " in reason
+        assert ", which is written as " in reason
 
 
 @pytest.mark.parametrize(

@@ -158,6 +158,12 @@ async def test_a_function_may_be_decorated_without_the_at_sign(tmp_path: Path):
         sys.modules.pop("mended", None)
 
 
+async def test_functions_of_a_loop_may_have_names_of_their_own(tmp_path: Path):
+    """The name of the function refers to that of the last turn, which is no decorator around the others."""
+    body = "for n in ('one', 'two'):\n    def f(): ...\n    globals()[n] = skill_command(name=n)(f)\n"
+    assert (["a.one", "a.two"], []) == await load(project(tmp_path, body))
+
+
 @pytest.mark.parametrize(
     ("body", "problem"),
     [

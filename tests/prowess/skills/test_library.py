@@ -155,6 +155,15 @@ async def test_broken_helper_is_named_at_its_own_line(tmp_path: Path) -> None:
         assert [("a", "_h.py", 3)] == places(runtime)
 
 
+async def test_wrong_option_in_a_helper_fails_the_skill(tmp_path: Path) -> None:
+    """A helper has no commands of its own, so nothing else would name the option. A skill beside it has."""
+    wrong = HEAD + "@skill_command(cache_ttl=-1)\ndef bad(): ...\n"
+    write(tmp_path, a=skill(before="from . import _h\n"), b=skill(before="from . import c\n"), _h=wrong, c=wrong)
+    async with Runtime.open(tmp_path) as runtime:
+        assert ["b.run"] == ids(runtime)
+        assert [("a", "_h.py", 3), ("c.bad", "c.py", 3)] == places(runtime)
+
+
 async def test_broken_file_leaves_the_others_of_its_skill(tmp_path: Path) -> None:
     """A skill is as good as its files."""
     write(tmp_path, notes__a=skill(), notes__b="import prowess\n1/0\n", notes__c=skill(name="more"))

@@ -100,7 +100,8 @@ def _decorated(
         declared = _declared(kind, written.parameters, checked, options, frame if nested else None)
         check(declared)
     except DeclarationError as error:
-        if not LOADING.get():
+        is_skill = LOADING.get()
+        if is_skill is None or not is_skill(frame.f_globals.get("__name__", "")):
             raise
         name = error.command if NAME.fullmatch(error.command) else checked.__name__
         declared = Declaration(checked, name, kind=kind, refusal=error.with_traceback(None))

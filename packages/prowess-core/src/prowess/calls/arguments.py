@@ -23,7 +23,7 @@ from prowess.jsontypes import Json, Schema, encodable
 from prowess.profiles.profile import decode_arguments
 from prowess.schemas.adapters import Adapter
 from prowess.schemas.explicit import validate as validate_explicit
-from prowess.schemas.problems import problem_lines
+from prowess.schemas.problems import problem_lines, shown
 
 __all__ = ["ArgumentReader", "JsonText", "changeable", "copies", "positional"]
 
@@ -77,7 +77,7 @@ class ArgumentReader:
             paths.append("arguments")
             arguments = opened
         if not isinstance(arguments, Mapping):
-            raise InputError(self.command, [f"arguments: expected an object, got {type(arguments).__name__}"])
+            raise InputError(self.command, [f"arguments: expected an object, got {shown(arguments)}"])
         sent = dict(cast("Mapping[str, Any]", arguments))
         unread = self._leave_out(sent)
         try:

@@ -49,8 +49,8 @@ __all__ = [
 NOTE: Final = "__prowess__"
 _MADE: Final = "__prowess_made__"
 """The global variable of a module with the declarations that were made during its import."""
-LOADING: Final[ContextVar[bool]] = ContextVar("prowess_loading", default=False)
-"""Whether this code runs for the import of a skill. A refused option then fails its command instead of the file."""
+LOADING: Final[ContextVar[Callable[[str], bool] | None]] = ContextVar("prowess_loading", default=None)
+"""During the import of a skill, whether a module is a skill. There a refused option fails its command instead of the file."""
 NAME: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 ALIAS: Final = re.compile(r"[A-Za-z0-9_-]+([./][A-Za-z0-9_-]+)*")
 _DEFAULT_ATTEMPTS: Final = 3

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from prowess.errors import did_you_mean, shortened
 from prowess.jsontypes import encodable
+from prowess.patterns import lazy_pattern
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-from prowess.patterns import lazy_pattern
-
-__all__ = ["MAX_LINES", "problem_lines"]
+__all__ = ["MAX_LINES", "problem_lines", "shown"]
 
 MAX_LINES = 20
 """More than a model corrects at once."""
@@ -215,7 +214,7 @@ class _Report:
             else:
                 deeper.append(_joined(self._lines(branch, at + 1)))
         if not deeper:
-            return [f"{_path_text(path)}: {_alternatives(here)}, got {_shown(here[0].error['input'])}"]
+            return [f"{_path_text(path)}: {_alternatives(here)}, got {shown(here[0].error['input'])}"]
         parts = [_alternatives(here), *deeper] if here else deeper
         return [f"{_path_text(path)}: fits none of these: {'; or '.join(parts)}"]
 
@@ -225,7 +224,7 @@ class _Report:
             return f"{_path_text(path)}: required"
         if error["type"] in _UNKNOWN:
             return f"{_path_text(path)}: {self._unknown(path)}"
-        return f"{_path_text(path)}: {_alternatives([problem])}, got {_shown(error['input'])}"
+        return f"{_path_text(path)}: {_alternatives([problem])}, got {shown(error['input'])}"
 
     def _unknown(self, path: _Path) -> str:
         name = str(path[-1].part) if path else ""
@@ -428,7 +427,7 @@ def _type_name(value: object) -> str:
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_type_name)
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """A value as short JSON. Only the shown part is encoded."""
     if isinstance(value, str):
         return json.dumps(value if len(value) < _MAX_VALUE else f"{value[: _MAX_VALUE - 3]}…", ensure_ascii=False)

@@ -189,7 +189,7 @@ class Library:
                 known = sorted(self._sources)
                 raise LoadError(f"there is no skill {skill!r} in {places}{did_you_mean(skill, known)}")
             found = self._modules.name(source, source.path)
-        with _as_loading():
+        with self._as_loading():
             return importlib.import_module(f"{found}.{inner}" if inner else found)
 
     def describe(self, known: Collection[str] = (), most: int | None = None) -> Description:
@@ -336,7 +336,7 @@ class Library:
 
     def entry_of(self, declared: Declaration) -> Entry:
         """The entry of a decorated function, which need not belong to a skill of this runtime."""
-        if LOADING.get():  # perhaps in another thread than that of the import, which holds the lock
+        if LOADING.get() is not None:  # perhaps in another thread than that of the import, which holds the lock
             return self._entry_of(declared)
         with self._lock:
             self._prepare()
@@ -518,7 +518,7 @@ class Library:
         """Import every file of a skill. A failure is noted in the skill, and the other files are still imported."""
         skill = Skill(source.name, self._services, self._modules.package, source)
         try:
-            with _as_loading():
+            with self._as_loading():
                 for file in source.files:
                     self._on_import(source.name, str(file))
                     with self._modules.as_given(source.name):
@@ -537,6 +537,14 @@ class Library:
         with self._lock:
             skill.adopt(module, package, self._is_owned)
 
+    @contextlib.contextmanager
+    def _as_loading(self) -> Generator[None]:
+        token = LOADING.set(self._is_owned)
+        try:
+            yield
+        finally:
+            LOADING.reset(token)
+
     def _is_owned(self, module: str) -> bool:
         """Whether a module is a skill, or was one before it broke."""
         return module in self._owned or self._modules.usual_name(module) in self._owned
@@ -544,7 +552,7 @@ class Library:
     def _adopted(self, entry: Installed, key: str) -> Skill:
         """Import an installed package."""
         skill = Skill(entry.name, self._services, entry.package)
-        with _as_loading():
+        with self._as_loading():
             skill.attempt(lambda: self._adopt_installed(skill, entry, key))
             skill.check_made()
         return skill
@@ -578,7 +586,7 @@ class Library:
         """Import the project's dependency-injector container, which has providers like a plugin."""
         settings = self._services.settings
         skill = Skill("inject.container", self._services, name.partition(":")[0].partition(".")[0])
-        with _as_loading():
+        with self._as_loading():
             skill.attempt(
                 lambda: skill.provide(imported(name, self._services.root)),
                 str(settings.config_file) if settings.config_file else None,
@@ -642,12 +650,3 @@ def _found_half_imported(skill: Skill) -> bool:
 
 def _ignore_import(_skill: str, _file: str) -> None:
     """The default of `on_import`."""
-
-
-@contextlib.contextmanager
-def _as_loading() -> Generator[None]:
-    token = LOADING.set(True)
-    try:
-        yield
-    finally:
-        LOADING.reset(token)

@@ -49,10 +49,13 @@ def compile_output(
         check_explicit(given, what=f"output_schema of {command}")
         adapter = None if _is_nothing(returns) else adapter_of(returns, signature.names, "serialization")
         content = is_content_type(returns) or _is_pair(returns)
-        if adapter is not None and not content and _never_fits(adapter.schema("serialization"), given):
+        kinds = _kinds(adapter.schema("serialization")) if adapter is not None and not content else None
+        allowed = _kinds(given)
+        # an object may be a whole result, with other data inside
+        if kinds and allowed and "object" not in kinds and kinds.isdisjoint(allowed):
             raise SchemaError(
-                f"output_schema of {command} contradicts the annotation -> {_name(returns)}: no such value fits it. "
-                "Describe the value as the function returns it, or change the annotation"
+                f"output_schema of {command} contradicts the annotation -> {_name(returns)}, which is written as "
+                f"{' or '.join(sorted(kinds))}: it allows {' or '.join(sorted(allowed))}. Change one of them"
             )
         return OutputShape(given, explicit=True, field=declared.output_field, content=content), Output(adapter, given)
     pair = _is_pair(returns)
@@ -110,12 +113,6 @@ def _contradicts(annotated: Any, returns: Any, names: Mapping[str, Any]) -> bool
     adapters = adapter_of(annotated, names, "serialization"), adapter_of(returns, names, "serialization")
     kinds = [_kinds(adapter.schema("serialization")) if adapter else None for adapter in adapters]
     return kinds[0] is not None and kinds[1] is not None and kinds[0].isdisjoint(kinds[1])
-
-
-def _never_fits(returned: Schema, given: Schema) -> bool:
-    """Whether no value of the returned type meets a given schema. An object may be a whole result, with other data inside."""
-    kinds, allowed = _kinds(returned), _kinds(given)
-    return kinds is not None and allowed is not None and "object" not in kinds and kinds.isdisjoint(allowed)
 
 
 def adapter_of(

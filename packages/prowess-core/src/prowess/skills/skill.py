@@ -80,7 +80,8 @@ def _outer_object(note: Declaration) -> Any:
     if note.function.__qualname__ != name:
         return None
     value = _namespace(note).get(name)
-    return None if value is note.function or declaration_of(value) is not None else value
+    is_plain = getattr(value, "__code__", None) is note.function.__code__  # perhaps of a later turn of a loop
+    return None if is_plain or declaration_of(value) is not None else value
 
 
 def _replacement(note: Declaration) -> Any:
