@@ -269,7 +269,7 @@ async def test_agents_of_another_link_version_and_locked_agents_refuse_with_a_re
             return json.dumps(head).encode()
 
         monkeypatch.setattr(remote.RemoteWorker, "_begin_there", smuggle)
-        smuggling = host.project.workers.pools.of(Placement(place="any"))
+        smuggling = host.project.workers.pools.of(Placement(labels="any"))
         smuggling.renew()
         assert "first" == (await host.call("places_where"))["structuredContent"]["word"]
         (root / "skills/words.py").write_text("WORD = 'evil'\n")
