@@ -12,6 +12,7 @@ import pytest
 from anyio import fail_after
 from patience import PATIENCE
 from piped import CAPABILITIES_KEY, HANDSHAKE, STATELESS, VERSION_KEY, hosted, make_project, result, write_skill
+from shell import prowess
 
 SLOW = """
     time.sleep(3)
@@ -55,11 +56,15 @@ def call(number: int, name: str, meta: dict[str, Any] | None = None) -> dict[str
     return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
 
 
-def piped(project: Path, messages: list[Any]) -> dict[int, str]:
+def piped(project: Path, messages: list[Any], *, forked: bool = True) -> dict[int, str]:
     """The text of the answer to each call: all is said at once, and then the input ends."""
     told = "".join(json.dumps(message) + "\n" for message in messages)
-    command = [sys.executable, "-m", "prowess_host", "--project", str(project)]
-    done = subprocess.run(command, input=told, capture_output=True, text=True, timeout=PATIENCE, check=True)
+    if forked:
+        done = prowess("host", "--project", str(project), given=told)
+    else:
+        command = [sys.executable, "-m", "prowess_host", "--project", str(project)]
+        done = subprocess.run(command, input=told, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert 0 == done.returncode, done.stderr
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     flat = [each for answer in answers for each in (answer if isinstance(answer, list) else [answer])]
     return {each["id"]: each["result"]["content"][0]["text"] for each in flat if each["id"]}
@@ -71,11 +76,14 @@ def expected(count: int) -> dict[int, str]:
 
 @pytest.mark.parametrize("count", [1, 20])
 def test_calls_are_answered_by_a_cold_start_and_by_a_warm_one(tmp_path: Path, count: int):
-    """Although it takes the worker longer to come up than a call gets: the manifest answers before it is there."""
+    """Although it takes the worker longer to come up than a call gets: the manifest answers before it is there.
+
+    So the processes are really started here.
+    """
     project = make_project(tmp_path, "[host]\ndrain = 2\n", t=SLOW)
     messages = [*handshake(), *(call(number, "t_say") for number in range(1, count + 1))]
     for _ in ("cold", "warm"):
-        assert expected(count) == piped(project, messages)
+        assert expected(count) == piped(project, messages, forked=False)
 
 
 def test_calls_of_several_slow_skills_are_answered(tmp_path: Path):

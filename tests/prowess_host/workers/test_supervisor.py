@@ -167,7 +167,15 @@ def make(tmp_path: Path, settings: str = "") -> Path:
 
 @pytest.fixture(scope="module")
 async def hosts(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Hosts]:
+    """For deaths: how processes end is seen with started ones."""
     async with shared_hosts(make(tmp_path_factory.mktemp("project")), warm="t_say") as hosts:
+        yield hosts
+
+
+@pytest.fixture(scope="module")
+async def forked(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Hosts]:
+    """For all else."""
+    async with shared_hosts(make(tmp_path_factory.mktemp("project")), warm="t_say", forked=True) as hosts:
         yield hosts
 
 
@@ -212,8 +220,8 @@ async def test_the_children_of_a_command_out_of_time_end_with_it(tmp_path: Path)
         await gone(child)
 
 
-async def test_an_async_command_out_of_time_is_cancelled_and_its_worker_stays(hosts: Hosts, tmp_path: Path):
-    async with hosts() as host:
+async def test_an_async_command_out_of_time_is_cancelled_and_its_worker_stays(forked: Hosts, tmp_path: Path):
+    async with forked() as host:
         old = await host.worker()
         assert "timeout" == await kind(host.start_call("t_late_async", done=str(tmp_path / "done")))
         assert str(old) == await host.text("t_worker")
@@ -255,9 +263,9 @@ async def test_a_cancelled_sync_command_has_a_moment_to_see_it(tmp_path: Path):
         assert str(old) == await host.text("t_worker")
 
 
-async def test_a_cancelled_sync_command_that_does_not_look_is_ended(hosts: Hosts, tmp_path: Path):
+async def test_a_cancelled_sync_command_that_does_not_look_is_ended(forked: Hosts, tmp_path: Path):
     started = tmp_path / "started"
-    async with hosts() as host:
+    async with forked() as host:
         old = await host.worker()
         answer = host.start_call("t_sleep", seconds=600, started=str(started))
         await until(started.exists)
@@ -266,10 +274,10 @@ async def test_a_cancelled_sync_command_that_does_not_look_is_ended(hosts: Hosts
         assert str(old) != await host.text("t_worker")
 
 
-async def test_a_cancelled_async_command_that_blocks_is_ended(hosts: Hosts, tmp_path: Path):
+async def test_a_cancelled_async_command_that_blocks_is_ended(forked: Hosts, tmp_path: Path):
     """Although it was the only call, so that nothing else waits for the worker."""
     started = tmp_path / "started"
-    async with hosts() as host:
+    async with forked() as host:
         old = await host.worker()
         answer = host.start_call("t_block", seconds=600, started=str(started))
         await until(started.exists)
@@ -316,10 +324,10 @@ async def test_other_calls_of_a_draining_worker_get_their_grace(tmp_path: Path):
 
 
 @both
-async def test_calls_of_a_draining_worker_that_outlast_their_grace_are_lost(hosts: Hosts, tmp_path: Path):
+async def test_calls_of_a_draining_worker_that_outlast_their_grace_are_lost(forked: Hosts, tmp_path: Path):
     """With advice."""
     started = [tmp_path / "1", tmp_path / "2"]
-    async with hosts() as host:
+    async with forked() as host:
         doomed, long = [host.start_call("t_sleep", seconds=600, started=str(file)) for file in started]
         await until(lambda: all(file.exists() for file in started))
         host.cancel(doomed)
@@ -529,9 +537,9 @@ async def test_nothing_leaks_over_many_deaths(tmp_path: Path):
 
 
 @both
-async def test_a_blocking_async_command_holds_up_nobody_else(hosts: Hosts, tmp_path: Path):
+async def test_a_blocking_async_command_holds_up_nobody_else(forked: Hosts, tmp_path: Path):
     """Calls go to another worker, the list is answered at once, and the log names the command."""
-    async with hosts() as host:
+    async with forked() as host:
         gate, started = tmp_path / "gate", tmp_path / "started"
         blocking = host.start_call("t_hold_loop", gate=str(gate), started=str(started))
         await until(started.exists)
@@ -593,9 +601,9 @@ async def test_calls_that_waited_for_one_import_do_not_wait_for_each_other(tmp_p
         assert [False] * 5 == [answer["isError"] for answer in answers]
 
 
-async def test_two_hundred_sleepers_starve_nobody(hosts: Hosts, tmp_path: Path):
+async def test_two_hundred_sleepers_starve_nobody(forked: Hosts, tmp_path: Path):
     """Each has a thread of its own."""
-    async with hosts() as host:
+    async with forked() as host:
         sleepers = [host.start_call("t_hold", gate=str(tmp_path / "gate")) for _ in range(200)]
         assert "x" == await host.text("t_say", text="x")
         assert not any(sleeper.done() for sleeper in sleepers)
