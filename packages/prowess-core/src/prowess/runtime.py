@@ -14,10 +14,9 @@ import time
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Generator, Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
-from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from prowess.calls.channel import Channel
 from prowess.calls.outcome import Outcome
@@ -38,6 +37,9 @@ from prowess.skills.description import Description
 from prowess.skills.entry import Entry, Services
 from prowess.skills.library import Library, Share
 from prowess.skills.loading import Given
+
+if TYPE_CHECKING:
+    from anyio.from_thread import BlockingPortal
 
 __all__ = ["Runtime", "current_runtime"]
 
@@ -260,6 +262,8 @@ class Runtime:
         portal, thread = self._background()
         if threading.get_ident() != thread and not is_stuck(thread):
             return portal.call(run)
+        from anyio.from_thread import start_blocking_portal  # workers need no portal
+
         with stuck(), start_blocking_portal() as another:
             return another.call(run)
 
@@ -267,6 +271,8 @@ class Runtime:
         """The background loop and its thread."""
         with self._portal_lock:
             if self._portal is None:
+                from anyio.from_thread import start_blocking_portal  # as above
+
                 portal = self._portal_end.enter_context(start_blocking_portal())
                 self._portal = portal, portal.call(threading.get_ident)
             return self._portal

@@ -53,7 +53,7 @@ class SharedResults(Protocol):
         ...
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)  # both would take time at every start, and nobody uses them
 class Channel:
     """The way back from a running call to its caller. By default the caller does not listen."""
 
@@ -102,7 +102,7 @@ class Channel:
     """The identity of the caller, by which a host divides its capacity between callers."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)  # as above
 class Arguments:
     """Validated arguments for the function."""
 

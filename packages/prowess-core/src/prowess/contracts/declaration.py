@@ -114,7 +114,7 @@ def location_of(function: Callable[..., Any]) -> Location:
     return Location(code.co_filename, code.co_firstlineno)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)  # making one would take time at every start
 class Declaration:
     """A function with the options of its decorator, with unresolved annotations."""
 
@@ -155,7 +155,7 @@ class Declaration:
     """The module whose code decorated the function."""
     refusal: DeclarationError | None = None
     """Why the decorator refused its options, if that was noted during the import of a skill."""
-    command: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
+    command: Callable[..., Any] | None = field(default=None, compare=False)
     """The object that the decorator returned. A wrapper around it may have a copy of the note."""
 
     @property

@@ -80,7 +80,7 @@ _NO_ARGUMENTS: Final = Arguments({})
 _FOR_THE_MODEL: Final = (AskError, MissingCapability, SettingsError)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)  # both would take time at every start, and nobody uses them
 class Services:
     """The objects that all calls of a runtime share."""
 
