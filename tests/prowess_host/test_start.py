@@ -18,6 +18,7 @@ from patience import PATIENCE
 from piped import HANDSHAKE, STATELESS, Client, hosted, make_project, processes, until, write_skill
 
 from prowess_host.catalog.manifest import read_manifest
+from prowess_host.cli.main import PlainOptions, _worker_of_new_project
 
 CHANGED = "notifications/tools/list_changed"
 HEAVY = {
@@ -498,6 +499,17 @@ def session(project: Path) -> tuple[int, list[int], list[int]]:
         [int(pid) for pid in starts.read_text().split()],
         [each["result"] for each in answers if each],
     )
+
+
+def test_worker_of_a_new_project_starts_before_its_settings_are_read(new: Path, monkeypatch: pytest.MonkeyPatch):
+    """Even if they cannot be read. Without a named project, the settings have to be found first."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(new.parent / "cache"))
+    (new / "prowess.toml").write_text("[host\n")
+    ahead = _worker_of_new_project(PlainOptions(str(new), []))
+    assert ahead is not None
+    ahead.discard()
+    for named in (None, str(new / "missing")):
+        assert _worker_of_new_project(PlainOptions(named, [])) is None
 
 
 def test_first_and_second_session_of_a_project_start_one_worker_each(new: Path):
