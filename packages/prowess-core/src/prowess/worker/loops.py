@@ -1,7 +1,7 @@
 """Event loops that call the readers of descriptors while they wait, without a turn of the loop for each message.
 
 In asyncio a message takes a turn: the selector returns, the reader is scheduled, timers are looked at, the reader runs, and
-the next wait is computed. A small call consists of three messages, so these turns cost as much as the call itself.
+the next wait is computed. A small call consists of three messages, and these turns are a tenth of its Python functions.
 """
 
 from __future__ import annotations
