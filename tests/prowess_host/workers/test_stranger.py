@@ -26,14 +26,14 @@ PAGE = Path(__file__).resolve().parents[3].joinpath("docs/link.md").read_text("u
 STRANGER = Path(__file__).with_name("stranger.py")
 
 
-def strange_project(tmp_path: Path, edit: str = "") -> Path:
+def strange_project(tmp_path: Path, edit: str = "", settings: str = "") -> Path:
     """A project whose worker is the stranger, in an interpreter that could not import Prowess."""
     script = tmp_path / "stranger.py"
     script.write_text(edit or STRANGER.read_text("utf-8"), "utf-8")
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "{script}" "$@"\n', "utf-8")
     python.chmod(0o755)
-    return make_project(tmp_path, f'python = "{python}"\n[host]\nshared_memory = false\n')
+    return make_project(tmp_path, f'python = "{python}"\n{settings}\n[host]\nshared_memory = false\n')
 
 
 async def test_a_worker_that_was_written_from_the_page_serves(tmp_path: Path):
@@ -50,6 +50,15 @@ async def test_a_worker_that_was_written_from_the_page_serves(tmp_path: Path):
         assert "7" == await host.text("tiny_add", a=3, b=4)
         assert first not in host.workers()
     assert "Traceback" not in host.stderr
+
+
+async def test_heads_are_json_also_without_a_time_limit(tmp_path: Path):
+    """`Infinity` is none, and other languages refuse it."""
+    strict = STRANGER.read_text("utf-8").replace('or b"{}")', 'or b"{}", parse_constant=int)', 1)
+    assert "parse_constant" in strict
+    async with hosted(strange_project(tmp_path, strict, "timeout = inf"), forked=True) as host:
+        assert "3" == await host.text("tiny_add", a=1, b=2)
+    assert "Infinity" not in host.stderr
 
 
 async def test_a_stopped_stranger_loses_no_call_that_it_did_not_begin(tmp_path: Path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import socket
 import time
 from abc import ABC, abstractmethod
@@ -140,8 +141,9 @@ class LinkedWorker(ABC):
 
     def limit(self, number: int, seconds: float) -> None:
         """Forbid it to begin the next call after these seconds. Without shared memory, CANCEL may arrive much later than CALL."""
-        head: DueHead = {"at": time.monotonic() + seconds}
-        self.send(Kind.DUE, number, json.dumps(head).encode())
+        if seconds < math.inf:
+            head: DueHead = {"at": time.monotonic() + seconds}
+            self.send(Kind.DUE, number, json.dumps(head).encode())
 
     def send(self, kind: Kind, number: int = 0, head: bytes = b"", body: bytes = b"", *, more: bool = False) -> None:
         """Send a frame. Has no effect if the worker is gone."""
