@@ -42,12 +42,10 @@ class _Selector(Attentive):
                 else:
                     others.append(event)
             # A new timer may be the next one, and a turn removes those that are cancelled.
-            if others or not events or loop["_ready"] or loop["_stopping"] or len(loop["_scheduled"]) != timers:
+            is_due = timeout == 0 or len(loop["_scheduled"]) != timers
+            if others or not events or is_due or loop["_ready"] or loop["_stopping"]:
                 return others
-            if end is not None:
-                timeout = end - time.monotonic()
-                if timeout <= 0:
-                    return others
+            timeout = None if end is None else max(end - time.monotonic(), 0.0)
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
