@@ -169,10 +169,17 @@ def fetch_schemas(python: Path, folder: Path) -> None:
             ]
             folder.mkdir(parents=True, exist_ok=True)
             for schema in schemas:
-                schema.name = Path(schema.name).name
-                archive.extract(schema, folder, filter="data")
+                (folder / Path(schema.name).name).write_bytes(content_of(archive, schema))
     if not schemas:
         sys.exit(f"prepare: the sources of mcp {version} hold no schema/<revision>.json any more")
+
+
+def content_of(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    """The bytes of a file in an archive, which is not extracted: before Python 3.11.4, `extract` has no filters."""
+    content = archive.extractfile(member)
+    assert content is not None, f"{member.name} is no file"
+    with content:
+        return content.read()
 
 
 def lowest_versions() -> Iterator[str]:

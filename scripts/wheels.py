@@ -40,7 +40,8 @@ def build(package: Path) -> Path:
     sdist, wheel = hatch(package, "sdist", DIST), hatch(package, "wheel", DIST)
     with tempfile.TemporaryDirectory() as scratch:
         with tarfile.open(sdist) as archive:
-            archive.extractall(scratch, filter="data")
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4 and newer
+            archive.extractall(scratch)
         again = hatch(Path(scratch, sdist.name.removesuffix(".tar.gz")), "wheel", Path(scratch))
         if different := files(again) ^ files(wheel):
             sys.exit(f"{wheel.name}: not the same from its source distribution: {sorted(different)}")
