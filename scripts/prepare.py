@@ -177,7 +177,8 @@ def fetch_schemas(python: Path, folder: Path) -> None:
 def content_of(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
     """The bytes of a file in an archive, which is not extracted: before Python 3.11.4, `extract` has no filters."""
     content = archive.extractfile(member)
-    assert content is not None, f"{member.name} is no file"
+    if content is None:
+        sys.exit(f"prepare: {member.name} in the sources of mcp is not a file")
     with content:
         return content.read()
 

@@ -50,7 +50,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("person")
     libraries = folder / "libraries"
     libraries.mkdir()
-    for installed in map(Path, site.getsitepackages()):
+    for installed in filter(Path.is_dir, map(Path, site.getsitepackages())):  # Debian names folders that need not exist
         for entry in installed.iterdir():
             if not entry.name.startswith(OURS) and entry.suffix != ".pth" and not (libraries / entry.name).exists():
                 (libraries / entry.name).symlink_to(entry)
