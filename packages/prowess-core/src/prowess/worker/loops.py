@@ -34,7 +34,8 @@ class _Selector(Attentive):
         end = None if timeout is None else time.monotonic() + timeout
         wait, timers = super().select, len(loop["_scheduled"])
         while True:
-            events, others = wait(timeout), Ready()
+            events = wait(timeout)
+            others: Ready = []
             for event in events:
                 key, mask = event
                 if mask == selectors.EVENT_READ and not (reader := key.data[0])._cancelled:  # noqa: SLF001 - a call less
