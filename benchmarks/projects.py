@@ -217,48 +217,42 @@ def serve():
 """
 
 _RELAY: Final = """import asyncio
+import os
 import socket
 import subprocess
 import sys
 
 
-class Relay(asyncio.Protocol):
-    \"\"\"Writes what it reads to `write`, or back to where it came from.\"\"\"
-
-    def __init__(self, over, write=None):
-        self.over, self.write = over, write
-
-    def connection_made(self, transport):
-        self.write = self.write or transport.write
-
-    def data_received(self, data):
-        self.write(data)
-
-    def connection_lost(self, exc):
-        self.over.set()
-
-
-async def first():
+async def relay(*ways):
+    \"\"\"Writes what it reads, until an input ends. Transports of asyncio would take a new buffer of 256 kB for each message.\"\"\"
     loop, over = asyncio.get_running_loop(), asyncio.Event()
+
+    def pass_on(source, target):
+        data = os.read(source, 65536)
+        while data:
+            data = data[os.write(target, data) :]
+            if not data:
+                return
+        over.set()
+
+    for source, target in ways:
+        loop.add_reader(source, pass_on, source, target)
+    await over.wait()
+
+
+def first():
     ours, theirs = socket.socketpair()
     with theirs:
         second = subprocess.Popen([sys.executable, __file__, str(theirs.fileno())], pass_fds=[theirs.fileno()])
-    out, _ = await loop.connect_write_pipe(asyncio.Protocol, sys.stdout)
-    link, _ = await loop.create_connection(lambda: Relay(over, out.write), sock=ours)
-    await loop.connect_read_pipe(lambda: Relay(over, link.write), sys.stdin)
-    await over.wait()
-    link.close()
+    asyncio.run(relay((0, ours.fileno()), (ours.fileno(), 1)))
+    ours.close()
     second.wait()
 
 
-async def second(descriptor):
-    over = asyncio.Event()
-    sock = socket.socket(fileno=descriptor)
-    await asyncio.get_running_loop().create_connection(lambda: Relay(over), sock=sock)
-    await over.wait()
-
-
-asyncio.run(second(int(sys.argv[1])) if sys.argv[1:] else first())
+if sys.argv[1:]:
+    asyncio.run(relay((int(sys.argv[1]), int(sys.argv[1]))))
+else:
+    first()
 """
 
 _MAIN: Final = '\n\nif __name__ == "__main__":\n    {run}\n'

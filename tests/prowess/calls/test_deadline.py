@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
+import weakref
 from collections.abc import Callable
 
 import anyio
@@ -93,3 +95,15 @@ async def test_a_loop_has_its_own():
     with anyio.fail_after(PATIENCE), deadline.scope:
         await anyio.sleep_forever()
     assert deadline.is_over
+
+
+def test_a_loop_that_is_closed_is_not_kept():
+    """A program may make a loop for each call."""
+    loop = asyncio.new_event_loop()
+    deadlines = Deadlines.of(loop)
+    deadlines.end(deadlines.begin(1000))
+    known = weakref.ref(loop)
+    loop.close()
+    del loop, deadlines
+    gc.collect()
+    assert known() is None

@@ -57,7 +57,7 @@ async def begun(job: Job) -> None:
 
 async def gone(threads: Threads) -> None:
     with anyio.fail_after(PATIENCE):
-        await until(lambda: not threads.count_abandoned)
+        await until(lambda: not threads.abandoned)
 
 
 async def abandoned(threads: Threads, job: Job, **options: Any) -> None:
@@ -116,7 +116,7 @@ async def test_those_that_find_no_thread_free_wait_in_order():
     first.may_end.set()
     await asyncio.gather(running, *tasks, return_exceptions=True)
     assert [0, 2, 3] == order
-    assert 0 == threads.count_abandoned
+    assert 0 == len(threads.abandoned)
 
 
 async def test_a_thread_that_is_left_behind_counts_no_more():
@@ -130,7 +130,7 @@ async def test_a_thread_that_is_left_behind_counts_no_more():
     task.cancel()
     with anyio.fail_after(PATIENCE):
         assert "free" == await waiting
-    assert 1 == threads.count_abandoned
+    assert 1 == len(threads.abandoned)
     stuck.may_end.set()
     await gone(threads)
     assert "again" == await threads.run(lambda: "again")
@@ -259,6 +259,6 @@ async def test_a_job_that_was_cancelled_before_its_thread_began_it_never_runs():
     worker.jobs.put(job)
     threading.Thread(target=threads._work, args=(worker,), daemon=True).start()
     await begun(following)
-    assert ([], 0) == (ran, threads.count_abandoned)
+    assert ([], 0) == (ran, len(threads.abandoned))
     following.may_end.set()
     assert "next" == await next_one

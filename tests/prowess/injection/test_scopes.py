@@ -262,7 +262,7 @@ async def test_what_comes_too_late_and_was_not_opened_is_let_go(late: Callable[[
     task.cancel()
     await asyncio.wait([task])
     go_on.set()
-    await until(lambda: not threads.count_abandoned)
+    await until(lambda: not threads.abandoned)
 
 
 @pytest.mark.parametrize("is_async", [True, False])

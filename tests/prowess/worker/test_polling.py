@@ -121,3 +121,28 @@ def test_after_a_long_wait_that_a_timer_ended_it_sleeps_at_once(pair: tuple[sock
 
     with watching(ours, clock, lambda: None) as selector:
         assert [True, False, True] == [looks(selector, seconds) for seconds in (0.011, 1e-9, 1e-9)]
+
+
+def test_events_are_those_that_were_asked_for(pair: tuple[socket.socket, socket.socket]):
+    """Reading, writing, both, and the end of the other side, which counts as whatever was asked for."""
+    ours, theirs = pair
+    with watching(ours, lambda: 0.0, lambda: None) as selector:
+        assert [] == selector.select(0)
+        selector.modify(ours, selectors.EVENT_READ | selectors.EVENT_WRITE)
+        assert [selectors.EVENT_WRITE] == [mask for _, mask in selector.select(0)]
+        theirs.send(b"x")
+        assert [selectors.EVENT_READ | selectors.EVENT_WRITE] == [mask for _, mask in selector.select(0)]
+        selector.modify(ours, selectors.EVENT_WRITE)
+        theirs.close()
+        assert [selectors.EVENT_WRITE] == [mask for _, mask in selector.select(0)]
+
+
+def test_a_descriptor_that_is_not_known_any_more_has_no_events(pair: tuple[socket.socket, socket.socket]):
+    """The system reports it as long as a copy is open, if it was closed before it was removed."""
+    ours, theirs = pair
+    with watching(ours, lambda: 0.0, lambda: None) as selector, ours.dup():
+        number = ours.fileno()
+        ours.close()
+        selector.unregister(number)
+        theirs.send(b"x")
+        assert [] == selector.select(0)

@@ -583,7 +583,7 @@ class Odd:
     def __init__(self, root: Path, end: Callable[[], Any]) -> None:
         self.root = root
         self.end = end
-        self.abandoned_threads = 0
+        self.abandoned_threads = set[int]()
         self.loaded: dict[str, Any] = {}
         self.may_wait = False
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from prowess_host.protocol.codec import ABSENT
+from prowess_host.protocol.codec import ABSENT, RpcRequest
 from prowess_host.protocol.eras import REVISIONS, SUBSCRIPTION_KEY, ClientInfo
 from prowess_host.protocol.identity import Server
 from prowess_host.protocol.kinds import ROWS
+from prowess_host.protocol.routing import Reply, route
 from prowess_host.protocol.rpc import INTERNAL_ERROR, EncodeError, RpcError
 from prowess_host.protocol.session import Allowance, RequestInFlight, Session, Together
 
@@ -81,7 +82,7 @@ def test_an_answered_id_may_be_used_again() -> None:
     session = opened()
     first = begun(session)
     session.answer(first, BODY)
-    session.check_id(1)
+    assert not session.is_waiting(1)
     second = begun(session)
     assert b"" == session.refuse(first, RpcError.internal("x"))
     assert session.is_open(second)
@@ -92,10 +93,11 @@ def test_row_24_an_id_in_flight_is_refused() -> None:
     session = opened()
     begun(session)
     session.subscriptions.listen("L", MODERN, {})
-    session.check_id("1")
+    assert not session.is_waiting("1")
     for request_id in (1, "L"):
-        with pytest.raises(RpcError, match="still in flight; use a fresh id"):
-            session.check_id(request_id)
+        again = route(RpcRequest(request_id, "tools/list", {}), session, 0.0)
+        assert isinstance(again, Reply)
+        assert b"still in flight; use a fresh id" in again.line
 
 
 # Cancellation

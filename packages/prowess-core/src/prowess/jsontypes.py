@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any, TypeAlias, cast
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias, cast
 
 __all__ = ["Json", "JsonObject", "Schema", "copied", "encodable", "json_bytes", "new_object"]
 
@@ -16,9 +17,8 @@ Schema: TypeAlias = "dict[str, Any]"
 # Factories for fields of dataclasses. Calling the generic alias `dict[str, Any]` would take six times as long.
 
 
-def new_object() -> dict[str, Any]:
-    """An empty object."""
-    return {}
+new_object: Final = cast("Callable[[], dict[str, Any]]", dict)
+"""Makes an empty object."""
 
 
 def copied(data: Any) -> Any:

@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Generator, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -81,6 +82,8 @@ class Runtime:
         injectables = Injectables(self.settings, self.paths, threads, overrides)
         self._services = Services(self.root, self.settings, injectables, Plugins(), dict(BUILT_IN), threads, timer)
         self._library = Library(self._services, self.paths.skills_dirs, on_import, share or Share())
+        self.known = self._library.known
+        """Returns the command with a name, if it is loaded already."""
         self._portal: tuple[BlockingPortal, int] | None = None
         self._portal_lock = threading.Lock()
         self._portal_end = contextlib.ExitStack()
@@ -147,7 +150,7 @@ class Runtime:
 
     async def call(self, command: str, arguments: Any = None, *, channel: Channel | None = None) -> Outcome:
         """Call a command by id, wire name or alias, with JSON arguments. Always returns an outcome."""
-        entry = self._library.known(command) or await self._find(command)
+        entry = self.known(command) or await self._find(command)
         if entry is None:
             return await self._unknown(str(command))
         token = _current.set(self)
@@ -156,13 +159,9 @@ class Runtime:
         finally:
             _current.reset(token)
 
-    def known(self, command: str) -> Entry | None:
-        """The command with a name, if it is loaded already."""
-        return self._library.known(command)
-
     async def find(self, command: str, *, everywhere: bool = True) -> Entry | None:
         """The command with a name, loaded if necessary. For an id, it is enough to search one skill instead of `everywhere`."""
-        return self._library.known(command) or await self._find(command, everywhere)
+        return self.known(command) or await self._find(command, everywhere)
 
     async def contract_of(self, command: str) -> Contract | None:
         """The contract of the command with a name, loaded if necessary."""
@@ -201,9 +200,9 @@ class Runtime:
         return self._services.profiles
 
     @property
-    def abandoned_threads(self) -> int:
-        """The number of cancelled sync calls that still run."""
-        return self._services.threads.count_abandoned
+    def abandoned_threads(self) -> AbstractSet[int]:
+        """The threads of cancelled sync calls that still run, at any time."""
+        return self._services.threads.abandoned
 
     async def aclose(self) -> None:
         """Close singletons and modules. Running calls lose their injected singletons."""

@@ -142,14 +142,17 @@ class Connection:
 
     def receive(self, line: bytes | Oversized) -> None:
         """Serve one line, or the marker for a line that was too long."""
-        self.take(decode(line))
+        if not self._closed:
+            self._take(decode(line), self._out)
 
     def take(self, message: Message, back: Transport | None = None) -> None:
         """Serve a parsed message. Its answer goes to `back`, by default to the client's transport."""
-        if self._closed:
-            return
+        if not self._closed:
+            self._take(message, back or self._out)
+
+    def _take(self, message: Message, back: Transport) -> None:
         try:
-            self._act(route(message, self._session, self._now()), back or self._out)
+            self._act(route(message, self._session, self._now()), back)
         except Exception:  # noqa: BLE001 - a fault of ours costs one message, never the ones after it
             _log.exception("a message could not be served")
 
@@ -182,7 +185,10 @@ class Connection:
 
     def _serve(self, call: RequestInFlight) -> None:
         try:
-            self._answer(call)
+            if call.method == "tools/call":
+                self._call_tool(call, self._project.listing)
+            else:
+                self._answer(call)
         except RpcError as error:
             call.back.write(self._session.refuse(call, error))
         except EncodeError as error:
@@ -212,12 +218,6 @@ class Connection:
             self._start(call, partial(answer_about_skills, call, shelf, partial(self._may_have, call)))
         elif method in LISTS:
             self._list(call, listing)
-        elif method == "tools/call":
-            name: str = call.params["name"]
-            if listing[name] is None and (not listing.complete or self._project.prepares(name)):
-                self._waiting.append(call)
-                return
-            self._call_tool(call)
         elif row is not None and (file := find_file(call, listing, shelf)) is not None:
             self._serve_file(call, file)
         else:
@@ -329,7 +329,7 @@ class Connection:
             self._submit(call, task, target.contract)
 
     def _task(self, kind: type[T], call: RequestInFlight, contract: Contract, limit: Limit) -> T:
-        project = self._project
+        project, owner = self._project, _owner(call)
         return kind(
             call,
             contract,
@@ -340,10 +340,10 @@ class Connection:
             project.sealing,
             limit,
             hears_all=project.hears_all,
-            names_request=project.own.otel.on,
-            open_task=partial(self._open_task, call) if contract.is_tool and project.offers_tasks else None,
-            caller=str(_owner(call) or ""),
-            scopes=getattr(_owner(call), "partition", "") if contract.policies.cache_ttl else "",
+            names_request=project.saved.own.otel.on,
+            open_task=partial(self._open_task, call) if contract.kind == TOOL and project.offers_tasks else None,
+            caller=str(owner or ""),
+            scopes=getattr(owner, "partition", "") if contract.policies.cache_ttl else "",
             heads=project.heads,
         )
 
@@ -359,30 +359,34 @@ class Connection:
 
     def _submit(self, call: RequestInFlight, task: ToolCall, contract: Contract) -> None:
         project = self._project
-        job = task.job(project.own.profile, project.seconds_of(contract))
-        job.client = self._who(call)
+        own, seconds = project.saved.own, contract.policies.timeout
+        job = task.job(own.profile, seconds if seconds is not None else own.timeout)
+        job.client = (_owner(call), id(self)) if self._peer is None else self._who(call)
         self._jobs[call] = (task, job)
         project.workers.submit(job)
 
     def _who(self, call: RequestInFlight) -> tuple[Hashable, ...]:
-        """The caller and the client, between which places are divided."""
-        if self._peer is None:
-            return _owner(call), id(self)
+        """The caller and the client, if it may have several connections. Places are divided between them."""
         if self._is_session and call.client is self._session.client:
             return self._peer, id(self)
         return self._peer, str(call.client.info.get("name"))
 
-    def _call_tool(self, call: RequestInFlight) -> None:
-        name: str = call.params["name"]
-        contract = self._project.listing[name]
-        if contract is None or not contract.is_tool:
-            if name == READ_MORE and self._most(call):
-                self._read_more(call)
-            else:
-                self._call_unknown(call, name)
+    def _call_tool(self, call: RequestInFlight, listing: Listing) -> None:
+        project, name = self._project, call.params["name"]
+        contract = listing[name]
+        if contract is None and (not listing.complete or project.prepares(name)):
+            self._waiting.append(call)
             return
-        self._require(call, contract.id)
-        self._submit(call, self._task(ToolCall, call, contract, self._limit(call, contract)), contract)
+        if not project.is_warm:
+            project.warm_up()
+        if contract is not None and contract.kind == TOOL:
+            if self._allows is not None:
+                self._require(call, contract.id)
+            self._submit(call, self._task(ToolCall, call, contract, self._limit(call, contract)), contract)
+        elif name == READ_MORE and self._most(call):
+            self._read_more(call)
+        else:
+            self._call_unknown(call, name)
 
     def _call_unknown(self, call: RequestInFlight, name: str) -> None:
         """Answer a call of the diagnostics tool, or of an unknown name, with the failures of the project."""
@@ -426,7 +430,9 @@ class Connection:
     def _write(self, call: RequestInFlight, line: bytes) -> None:
         """Write a message that belongs to a call."""
         more = len(self._jobs) > 1
-        if not self._session.is_open(call):  # before it is written, since the transport may close this connection then
+        if (
+            call.id not in self._session.in_flight
+        ):  # before it is written, since the transport may close this connection then
             self._jobs.pop(call, None)
         call.back.write(line, more=more)
 
@@ -501,7 +507,7 @@ class Connection:
         Stateless requests are answered the same for every client, so only the setting counts there. With several processes
         there is no limit, because a request for the rest may reach another one.
         """
-        own, revision = self._project.own, call.revision
+        own, revision = self._project.saved.own, call.revision
         if READ_MORE in self._project.listing.names or not self._project.offers_tasks:
             return 0
         if own.max_result is not None or revision.stateless:

@@ -90,7 +90,7 @@ class NotifiedClient(Protocol):
 class Project:
     """One project and its workers. Make it in a running event loop, and close it at the end."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0915 - one line for each thing that clients share
         self,
         settings: Settings,
         flags: JsonObject,
@@ -106,6 +106,8 @@ class Project:
         self.settings = settings
         self._paths = ConfigPaths.of(settings, environ)
         self._updates = CatalogUpdates(self._paths, settings, flags, environ, self._publish, spawn=spawn)
+        self.saved = self._updates.saved
+        """The settings, as last saved."""
         self.workers = self._updates.supervisor
         self.sealing = Sealing(lambda: shared_key(settings) or load_key(self._paths.get_cache_dir), time.time)
         self.listing = Listing.nothing()
@@ -122,9 +124,13 @@ class Project:
         """The state shared with other hosts, if `cluster.url` is set."""
         self._recorder = self._made_recorder(client, environ) if settings.own.record.on else None
         self.workers.witness = self._recorder
+        self.hears_all = self._recorder is not None and self._recorder.keeps_output
+        """Whether the record keeps progress and logs, even if the client asks for none."""
         self.heads: dict[tuple[object, ...], bytes] = {}
         """Encoded heads of calls by clients without a session."""
         self._tasks: Tasks | None = None
+        self.is_warm = False
+        """Whether a client has listed or called tools, so that workers start."""
         self.offers_tasks = True
         """Whether calls may become tasks. False if several processes serve, because another one may be asked for the task."""
         self.agents = self._joined() if settings.own.cluster.url else None
@@ -162,7 +168,7 @@ class Project:
     @property
     def own(self) -> OwnSettings:
         """Prowess's own settings, as last saved."""
-        return self._updates.saved.own
+        return self.saved.own
 
     def _made_recorder(self, client: str, environ: Mapping[str, str]) -> Recorder:
         settings, mark = self.settings, self.workers.mark
@@ -303,11 +309,6 @@ class Project:
             raise fault
         return None
 
-    @property
-    def hears_all(self) -> bool:
-        """Whether the record keeps progress and logs, even if the client asks for none."""
-        return self._recorder is not None and self._recorder.keeps_output
-
     def note_unknown(self, name: str, why: str, client: str = "") -> None:
         """Record a call of an unknown command."""
         if self._recorder is not None:
@@ -415,6 +416,7 @@ class Project:
 
     def warm_up(self) -> None:
         """Let workers start, because a client lists or calls tools."""
+        self.is_warm = True
         self._updates.asked.set()
 
     def _publish(self, listing: Listing) -> None:

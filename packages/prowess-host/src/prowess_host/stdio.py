@@ -7,6 +7,7 @@ import math
 import os
 import signal
 import sys
+import time
 from collections.abc import Mapping
 from typing import Final
 
@@ -63,7 +64,7 @@ class StdioHost:
         self._reader = Reader(wire.reading, self._on_bytes)
         self._splitter = LineSplitter(project.own.host.max_line)
         self._project = project
-        self._connection = Connection(project, server, self._writer, self._loop.time)
+        self._connection = Connection(project, server, self._writer, time.monotonic)
         self._ended = asyncio.Event()
         self._broke = False
         self._exit_code = 0
@@ -91,7 +92,7 @@ class StdioHost:
             self._connection.receive(line)
         if not data:
             self._ended.set()
-        elif self._writer.full:
+        elif self._writer.backlog and self._writer.full:
             self._reader.pause()
             self._loop.call_later(_LOOK_AGAIN, self._resume_reading)
 

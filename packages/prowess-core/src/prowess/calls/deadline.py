@@ -9,12 +9,13 @@ import asyncio
 from functools import cache
 from math import inf
 from typing import Final
-from weakref import WeakKeyDictionary
 
 import anyio
 
 __all__ = ["TIMED_OUT", "Deadline", "Deadlines", "prepare"]
 
+_NAME: Final = "_prowess_deadlines"
+"""The attribute of a loop that holds its deadlines, so that they end with it."""
 TIMED_OUT: Final = "timed out"
 """The message of a cancellation by the host after a timeout."""
 
@@ -22,19 +23,15 @@ TIMED_OUT: Final = "timed out"
 class Deadline:
     """The deadline of one call, which can be moved."""
 
-    __slots__ = ("_deadlines", "_when", "scope")
+    __slots__ = ("_deadlines", "scope", "when")
 
     def __init__(self, deadlines: Deadlines, when: float) -> None:
         """`when` is a time of the event loop."""
         self._deadlines = deadlines
-        self._when = when
+        self.when = when
+        """A time of the event loop; infinite while the clock is stopped."""
         self.scope = _scope_class()()
         """The scope that is cancelled."""
-
-    @property
-    def when(self) -> float:
-        """A time of the event loop; infinite while the clock is stopped."""
-        return self._when
 
     @property
     def is_over(self) -> bool:
@@ -43,7 +40,7 @@ class Deadline:
 
     def move(self, when: float) -> None:
         """Set another time. Has no effect if the call is over."""
-        self._when = when
+        self.when = when
         self._deadlines.moved(self)
 
 
@@ -59,9 +56,10 @@ class Deadlines:
     @classmethod
     def of(cls, loop: asyncio.AbstractEventLoop) -> Deadlines:
         """The deadlines of an event loop."""
-        found = _deadlines.get(loop)
+        found = getattr(loop, _NAME, None)
         if found is None:
-            found = _deadlines[loop] = cls(loop)
+            found = cls(loop)
+            setattr(loop, _NAME, found)
         return found
 
     def begin(self, seconds: float) -> Deadline:
@@ -95,9 +93,6 @@ class Deadlines:
             self._running.discard(deadline)
             deadline.scope.cancel()
         self._check_at(min((each.when for each in self._running), default=inf))
-
-
-_deadlines: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Deadlines]] = WeakKeyDictionary()
 
 
 def prepare() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-from prowess.contracts.contract import Contract, OutputShape
+from prowess.contracts.contract import TOOL, Contract, OutputShape
 from prowess.jsontypes import Json, JsonObject, new_object
 from prowess.profiles.profile import BUILT_IN, Profile
 from prowess.results.content import text_block, to_text_only
@@ -104,7 +104,7 @@ class Outcome:
         `boxed=False` is for MCP revisions that allow any JSON value as structured content. A resource has `contents`
         instead, and a prompt has `messages`; their failures look like those of commands.
         """
-        if self.contract is not None and self.ok and not self.contract.is_tool:
+        if self.contract is not None and self.contract.kind != TOOL and self.kind == "ok":
             payload, meta = SHOWN[self.contract.kind](self.result, self.contract, self.uri), self._meta()
             return {**payload, "_meta": meta} if meta else payload
         pinned = self.contract.profile if self.contract else None
@@ -125,7 +125,7 @@ class Outcome:
             meta[META_CACHED] = True
         if self.attempts > 1 or self.kind == "retryable":
             meta[META_ATTEMPTS] = self.attempts
-        if not self.ok:
+        if self.kind != "ok":
             meta[META_KIND] = self.kind
         if self.retry_after is not None:
             meta[META_RETRY_AFTER] = self.retry_after
@@ -157,7 +157,7 @@ def render(
     else:
         content = [text_block(result.text)]
     payload: JsonObject = {"content": content, "isError": result.is_error}
-    if not profile.structured:
+    if profile.box is None:
         return to_text_only(payload)
     if has_data:
         payload["structuredContent"] = structured

@@ -136,7 +136,8 @@ class Threads:
         self._running = 0
         self._idle: list[_Worker] = []
         self._waiting: deque[_Job] = deque()
-        self._abandoned: set[int] = set()
+        self.abandoned: set[int] = set()
+        """The abandoned jobs that still run. Their number is read after every call, without the lock."""
         self._lock = threading.Lock()
         self._inline = False
 
@@ -154,11 +155,6 @@ class Threads:
     def lane(self, label: str = "") -> Lane:
         """One thread for all sync code of a call, taken at the first run."""
         return Lane(self, label)
-
-    @property
-    def count_abandoned(self) -> int:
-        """The number of abandoned jobs that still run. Read after every call, so without a lock."""
-        return len(self._abandoned)
 
     # For lanes
 
@@ -240,7 +236,7 @@ class Threads:
         if job in self._waiting:
             self._waiting.remove(job)
         elif job.begun:
-            self._abandoned.add(id(job))
+            self.abandoned.add(id(job))
             self._running -= 1
             if self._waiting:
                 self._start(self._waiting.popleft())
@@ -280,7 +276,7 @@ class Threads:
         """Handle the end of an abandoned thread."""
         job.dispose()
         with self._lock:
-            self._abandoned.remove(id(job))
+            self.abandoned.remove(id(job))
 
     def _next(self, worker: _Worker) -> _Job | None:
         """Wait for the next job of an idle thread; `None` ends it."""

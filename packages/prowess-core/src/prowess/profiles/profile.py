@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 from prowess.contracts.contract import Contract
 from prowess.errors import did_you_mean
@@ -46,6 +46,10 @@ class Box:
     """Omit the field if the result is null."""
 
 
+_JOINING: Final = frozenset({"$ref", "anyOf", "oneOf"})
+"""Keywords of a root whose type is elsewhere."""
+
+
 @frozen
 class Profile:
     """A name, the steps for schemas and values, and the rules for boxing.
@@ -75,7 +79,7 @@ class Profile:
 
     def shows_data(self, contract: Contract) -> bool:
         """Whether results of a command have structured content."""
-        return self.structured and not (self.plain_text and contract.output.text)
+        return self.box is not None and not (self.plain_text and contract.output.text)
 
     def input_schema(self, contract: Contract) -> Schema:
         """The input schema for clients."""
@@ -112,7 +116,13 @@ class Profile:
             return output.field
         if box.objects:
             return camel_case(output.type_name) if output.type_name else box.field
-        bare = isinstance(value, dict) if output.schema is None else self._is_bare(contract)
+        schema = output.schema
+        if schema is None:
+            bare = isinstance(value, dict)
+        elif schema.keys().isdisjoint(_JOINING):
+            bare = schema.get("type") == "object"
+        else:
+            bare = self._is_bare(contract)
         return None if bare else box.field
 
     def _is_bare(self, contract: Contract) -> bool:

@@ -133,13 +133,16 @@ def normalize(value: Any, output: Output = _UNDECLARED, render: Render | None = 
 
 
 def _normalized(value: Any, output: Output, render: Render | None) -> Result:
-    writer = ValueWriter(render)
     if type(value) in SCALARS:
         payload = None
         if output.adapter is not None and output.schema is None and not output.pair:  # the usual case
+            if (data := output.adapter.scalar(value)) is not None:
+                return Result(data, _sendable(data), structured=True)
+            writer = ValueWriter(render)
             return _from_data(writer.typed(output.adapter, value), writer, structured=True)
     else:
         payload = as_payload(value)
+    writer = ValueWriter(render)
     if payload is not None:
         return _from_payload(payload, output)
     if output.pair:

@@ -368,7 +368,8 @@ class Entry:
         return value
 
     def _cache_key(self, call: Call) -> Any:
-        given, unlike = call.arguments, list[str]()
+        given = call.arguments
+        unlike: list[str] = []
         values = {**given.named, "*": given.extra_args}
         key = cache_key(self.plan.reader.canonical(values, self.plan.defaults, unlike))
         if unlike and not self._told_of_unlike:

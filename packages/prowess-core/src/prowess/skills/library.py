@@ -110,7 +110,11 @@ class Library:
         self._names = Names()
         self._entries: dict[str, Entry] = {}
         """The entries by all their names."""
-        self._loaded: Mapping[str, tuple[Contract, ...]] = {}
+        self.loaded: Mapping[str, tuple[Contract, ...]] = {}
+        """The contracts of the skills whose commands can be called; another object after each change.
+
+        A skill that another thread is importing is not among them yet.
+        """
         self._compiled_for: object = None
         self._declared: dict[int, Entry] = {}
         """The entries of the skills, by the id of their declaration."""
@@ -221,14 +225,6 @@ class Library:
         for name in names:
             self._let_others_go_first()
             self._import(name)
-
-    @property
-    def loaded(self) -> Mapping[str, tuple[Contract, ...]]:
-        """The contracts of the skills whose commands can be called; another object after each change.
-
-        A skill that another thread is importing is not among them yet.
-        """
-        return self._loaded
 
     def give(self, given: Given) -> None:
         """Import a skill from these sources from now on. Does not wait, and does not import yet."""
@@ -612,7 +608,7 @@ class Library:
         self._names = assign((entry.contract for entry in entries), services.settings.own.hide, services.root)
         owners = {id(entry.contract): entry for entry in entries}
         self._entries = {name: owners[id(contract)] for name, contract in self._names.contracts.items()}
-        self._loaded = {name: tuple(entry.contract for entry in skill.entries) for name, skill in self._skills.items()}
+        self.loaded = {name: tuple(entry.contract for entry in skill.entries) for name, skill in self._skills.items()}
 
     def _forget_broken(self) -> None:
         while broken := self._services.injectables.broken():

@@ -47,9 +47,9 @@ class Board:
 
     def start(self, number: int) -> bool:
         """Worker: mark a call as begun. Returns whether it may start."""
-        slot = self.slot(number)
-        self._memory[slot] = _STARTED
-        return not self._memory[0] and not self._memory[_WITHDRAWN + slot]
+        slot, memory = 1 + number % _NUMBERS, self._memory
+        memory[slot] = _STARTED
+        return not memory[0] and not memory[_WITHDRAWN + slot]
 
     def pause(self, number: int) -> None:
         """Worker: remove the mark of a call that waits for its turn. `start` is called again before it runs."""
@@ -73,8 +73,8 @@ class Board:
 
     def forget(self, number: int) -> None:
         """Free the slot of a call that is over."""
-        slot = self.slot(number)
-        self._memory[slot] = self._memory[_WITHDRAWN + slot] = 0
+        slot, memory = 1 + number % _NUMBERS, self._memory
+        memory[slot] = memory[_WITHDRAWN + slot] = 0
 
     def beat(self) -> None:
         """Worker: advance the counter in a thread, to show that the process runs and its interpreter is free."""
@@ -116,9 +116,11 @@ class Board:
     @classmethod
     def slot(cls, number: int) -> int:
         """The slot of a call. Two calls in flight must not share a slot."""
-        return 1 + number % (cls.SLOTS - 1)
+        return 1 + number % _NUMBERS
 
 
+_NUMBERS: Final = Board.SLOTS - 1
+"""Numbers in a row that have different slots. The first byte is the mark of the host."""
 _STARTED: Final = 1
 _WITHDRAWN: Final = Board.SLOTS
 _BEATS: Final = 2 * Board.SLOTS

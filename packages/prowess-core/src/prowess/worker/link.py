@@ -173,7 +173,7 @@ class Link(asyncio.BufferedProtocol):
             give_back_soon()
             self._send_large(_without_body(kind, number, head, body), body)
             return
-        frame = encode_frame(kind, number, head, body)
+        frame = b"".join((_HEADER.pack(kind, number, len(head), len(body)), head, body))  # `encode_frame`
         if self._transport is None:
             self._held.append(frame)
         elif self._transport.is_closing():

@@ -34,10 +34,11 @@ class _Selector(Attentive):
         end = None if timeout is None else time.monotonic() + timeout
         wait, timers = super().select, len(loop["_scheduled"])
         while True:
-            events, others = wait(timeout), Ready()
+            events = wait(timeout)
+            others: Ready = []
             for event in events:
                 key, mask = event
-                if mask == selectors.EVENT_READ and not (reader := key.data[0]).cancelled():
+                if mask == selectors.EVENT_READ and not (reader := key.data[0])._cancelled:  # noqa: SLF001 - a call less
                     reader._run()  # noqa: SLF001 - reports exceptions and sets the context, as in a turn of the loop
                 else:
                     others.append(event)
@@ -52,6 +53,7 @@ def new_loop() -> asyncio.AbstractEventLoop:
     """An event loop for one end of the link, for a process that does little else."""
     selector = _Selector(never=processors() == 1)
     loop = asyncio.SelectorEventLoop(selector)
+    loop.time = time.monotonic  # the same clock, without a function of Python around it
     if vars(loop).keys() >= _STATE:
         selector.loop = vars(loop)
     return loop

@@ -61,9 +61,12 @@ importing: Final[ContextVar[str]] = ContextVar("prowess_importing", default="")
 """The skill whose import goes on: its name is the label, whichever command needs the skill."""
 
 
+_NUMBER_END: Final = NUMBER_END.decode()
+
+
 def label_of_call(number: int, command: str) -> str:
     """The label of what a call prints."""
-    return f"{number}{NUMBER_END.decode()}{command}"
+    return f"{number}{_NUMBER_END}{command}"
 
 
 class _Group:

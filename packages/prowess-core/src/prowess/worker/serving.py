@@ -160,6 +160,7 @@ class LinkServer:
         self._given_up: set[asyncio.Task[Any]] = set()
         """Cancelled calls that still run."""
         self._left = 0
+        self._abandoned = runtime.abandoned_threads
         self._asking: dict[int, dict[asyncio.Future[Mapping[str, JsonObject]], Questions]] = {}
         """The open questions by call; several tasks of a call may ask."""
         self._background: set[asyncio.Task[Any]] = set()
@@ -233,7 +234,7 @@ class LinkServer:
             return
         if self._given_up:
             self._given_up.discard(task)
-        if self._lingering() != self._left:
+        if (self._given_up or self._left or self._abandoned) and self._lingering() != self._left:
             self._loop.call_soon(self._report_lingering)  # calls that were cancelled just now get to end first
 
     def _report_lingering(self) -> None:
@@ -253,14 +254,15 @@ class LinkServer:
 
     def _lingering(self) -> int:
         tasks = sum(not task.done() for task in self._given_up) if self._given_up else 0
-        return tasks + self._runtime.abandoned_threads
+        return tasks + len(self._abandoned)
 
     async def _serve(self, frame: Frame) -> None:
         """Serve a call and return the answer. The command begins as late as possible, so that waiting calls can move."""
         number = frame.number
         self._calls[number] = asyncio.current_task(self._loop)  # pyright: ignore[reportArgumentType] - a cast costs a call
         try:
-            kind, head, body = await self._answer_to(number, self._parsed(frame.head), frame.body)
+            parsed = self._heads.get(frame.head) or self._parsed(frame.head)
+            kind, head, body = await self._answer_to(number, parsed, frame.body)
             if number in self._progress_held:
                 self._send_progress()
             self.link.send(kind, number, head, body, more=len(self._calls) > 1)
@@ -303,12 +305,10 @@ class LinkServer:
             return _failure("crashed", f"{type(error).__name__}: {message_of(error)}")
 
     def _parsed(self, text: bytes) -> _Head:
-        """Parse the head of a call. Most heads of a client are equal, so they are cached."""
-        head = self._heads.get(text)
-        if head is None:
-            head = _Head.of(from_json(text))
-            if len(self._heads) < _MOST_HEADS and not head.how.keys() & _OF_ONE_CALL:
-                self._heads[text] = head
+        """Parse the head of a call. Most heads of a client are equal, so they are kept."""
+        head = _Head.of(from_json(text))
+        if len(self._heads) < _MOST_HEADS and not head.how.keys() & _OF_ONE_CALL:
+            self._heads[text] = head
         return head
 
     async def _found(self, command: str) -> Entry | None:

@@ -36,6 +36,8 @@ class Watchdog:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
         self._awake = threading.Event()
+        self._is_awake = False
+        """The same, for this loop alone."""
 
     def start(self) -> None:
         """Watch the running loop of this thread."""
@@ -46,7 +48,8 @@ class Watchdog:
     def wake(self) -> None:
         """Called when a call begins."""
         self._used = True
-        if self._loop is not None and not self._awake.is_set():
+        if not self._is_awake and self._loop is not None:
+            self._is_awake = True
             self._awake.set()
             self._tick()
 
@@ -57,6 +60,7 @@ class Watchdog:
             self._used = False
             self._loop.call_later(self._limit / 4, self._tick)
         else:
+            self._is_awake = False
             self._awake.clear()
 
     def _watch(self) -> None:

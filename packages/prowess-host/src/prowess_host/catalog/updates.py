@@ -488,7 +488,8 @@ class CatalogUpdates:
 
     def _elsewhere(self, contract: Contract) -> Placement | Unplaced | None:
         """The placement of a command that runs on agents, by the settings or its decorator."""
-        labels = labels_of_command(contract, self.saved.own)
+        own = self.saved.own
+        labels = labels_of_command(contract, own) if own.run_on else contract.policies.run_on
         if not labels or not self._has_own_process:  # in a debugger, everything runs here
             return None
         if self.supervisor.pools.abroad is None:

@@ -196,7 +196,11 @@ def _finite(text: str) -> float:
     return number
 
 
-_arguments_decoder = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
+# `scan_once` is `raw_decode` without a function around it; it raises `StopIteration` where no value begins.
+_scan: Final[Any] = cast("Any", _decoder).scan_once
+_scan_arguments: Final[Any] = cast(
+    "Any", json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
+).scan_once
 
 
 _SURROGATE: Final = re.compile(rb"\\u[dD]")
@@ -216,12 +220,13 @@ def _find_arguments(text: str, line: bytes) -> tuple[Any, bytes] | None:
         return None
     start = place.end()
     try:
-        arguments, end = _arguments_decoder.raw_decode(text, start)
-        value = _parse(f'{text[:start]}"{_HOLE}"{text[end:]}')
+        arguments, end = _scan_arguments(text, start)
+        rest = f'{text[:start]}"{_HOLE}"{text[end:]}'
+        value, read = _scan(rest, 0)
         params = value["params"]
-        if params["arguments"] != _HOLE:
+        if params["arguments"] != _HOLE or (read != len(rest) and rest[read:].strip(" \t\r\n")):
             return None
-    except (ValueError, OverflowError, RecursionError, TypeError, KeyError, IndexError):
+    except (ValueError, OverflowError, RecursionError, TypeError, KeyError, IndexError, StopIteration):
         return None
     params["arguments"] = arguments
     return value, line[start:end] if line.isascii() else text[start:end].encode()
@@ -327,7 +332,8 @@ def encode_result(request_id: RequestId, result: JsonObject) -> bytes:
 
 def encode_result_raw(request_id: RequestId, result: bytes) -> bytes:
     """A success with an encoded result, which is copied unread."""
-    return b"".join((b'{"jsonrpc":"2.0","id":', _id(request_id), b',"result":', result, b"}\n"))
+    written = b"%d" % request_id if type(request_id) is int else _encoder.encode(request_id).encode()
+    return b"".join((b'{"jsonrpc":"2.0","id":', written, b',"result":', result, b"}\n"))
 
 
 def encode_error(request_id: RequestId | Absent, error: RpcError) -> bytes:

@@ -120,7 +120,8 @@ def _complain(message: Malformed, session: Session, now: float) -> Action:
 
 def _route_request(request: RpcRequest, session: Session, batch: Together | None) -> Action:
     try:
-        session.check_id(request.id)
+        if session.is_waiting(request.id):
+            raise RpcError.duplicate_id(request.id)
         return _dispatch(request, session, batch)
     except RpcError as error:
         return Reply(encode_error(request.id, error))
@@ -166,10 +167,12 @@ def _serve_handshake(
     if request.method == "logging/setLevel":
         session.log_level = read_log_level(request.params["level"], "params.level")
         return Reply(encode_result(request.id, {}))
-    token = read_progress_token(meta)
-    call = RequestInFlight(request.id, request.method, request.params, request.arguments, revision, session.client)
-    call.progress_token = token
-    return _begin(call, session, batch)
+    token = read_progress_token(meta) if meta else None
+    call = RequestInFlight(
+        request.id, request.method, request.params, request.arguments, revision, session.client, None, token, batch
+    )
+    session.begin(call)
+    return call
 
 
 def _serve_stateless(request: RpcRequest, envelope: JsonObject, session: Session, batch: Together | None) -> Action:
@@ -188,11 +191,6 @@ def _serve_stateless(request: RpcRequest, envelope: JsonObject, session: Session
     call = RequestInFlight(
         request.id, request.method, request.params, request.arguments, revision, client, level, token
     )
-    return _begin(call, session, batch)
-
-
-def _begin(call: RequestInFlight, session: Session, batch: Together | None) -> RequestInFlight:
-    call.batch = batch
     session.begin(call)
     return call
 

@@ -62,26 +62,17 @@ class Subscription(NamedTuple):
         return dumps(self.meta)
 
 
-class Subscriptions:
-    """The subscriptions of one connection, oldest first."""
-
-    def __init__(self) -> None:
-        self._open: dict[RequestId, Subscription] = {}
-
-    def __contains__(self, request_id: RequestId) -> bool:
-        return request_id in self._open
-
-    def __len__(self) -> int:
-        return len(self._open)
+class Subscriptions(dict["RequestId", Subscription]):
+    """The subscriptions of one connection by the ids of their requests, oldest first."""
 
     def listen(self, request_id: RequestId, revision: Revision, notifications: JsonObject) -> bytes:
         """Open a subscription. Returns the acknowledgement of the accepted part of the filter, which must be sent first."""
         lists = [row.changed for row in ROWS if _flag(notifications, row.changed)]
         resources = read_uris(notifications.get(RESOURCES), f"params.notifications.{RESOURCES}")
-        if len(self._open) >= MAX_SUBSCRIPTIONS:
+        if len(self) >= MAX_SUBSCRIPTIONS:
             raise RpcError.invalid_request(f"{MAX_SUBSCRIPTIONS} subscriptions are open already; cancel one first")
         opened = Subscription(request_id, revision, frozenset(lists), frozenset(resources))
-        self._open[request_id] = opened
+        self[request_id] = opened
         honoured: JsonObject = dict.fromkeys(lists, True)
         if resources:
             honoured[RESOURCES] = resources
@@ -91,12 +82,12 @@ class Subscriptions:
     def drop(self, request_id: RequestId | Absent) -> None:
         """Remove a subscription that the client has ended. It gets no response."""
         if request_id is not ABSENT:
-            self._open.pop(request_id, None)
+            self.pop(request_id, None)
 
     def drain(self) -> list[Subscription]:
         """Remove and return all subscriptions."""
-        ended = list(self._open.values())
-        self._open.clear()
+        ended = list(self.values())
+        self.clear()
         return ended
 
     def list_changed(self, rows: Iterable[KindRow]) -> list[bytes]:
@@ -104,20 +95,20 @@ class Subscriptions:
         return [
             encode_notification(row.notification, {"_meta": each.meta})
             for row in rows
-            for each in self._open.values()
+            for each in self.values()
             if row.changed in each.lists
         ]
 
     @property
     def resources(self) -> set[str]:
         """The URIs of all subscribed resources."""
-        return {uri for each in self._open.values() for uri in each.resources}
+        return {uri for each in self.values() for uri in each.resources}
 
     def resource_updated(self, uri: str) -> list[bytes]:
         """The same for a resource."""
         return [
             encode_notification(UPDATED, {"_meta": each.meta, "uri": uri})
-            for each in self._open.values()
+            for each in self.values()
             if uri in each.resources
         ]
 

@@ -115,7 +115,8 @@ class Writer:
         self._held: list[bytes] = []
         self._queue: queue.SimpleQueue[memoryview | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._waiting = 0
+        self.backlog = 0
+        """The number of bytes that the client has not read."""
         self._thread: threading.Thread | None = None
         self._broken = False
         self._loop = asyncio.get_running_loop()
@@ -129,11 +130,6 @@ class Writer:
             weakref.finalize(self, os.close, self._own)
 
     @property
-    def backlog(self) -> int:
-        """The number of bytes that the client has not read."""
-        return self._waiting
-
-    @property
     def has_left(self) -> bool:
         """Whether the client has stopped reading."""
         poll = select.poll()
@@ -143,7 +139,7 @@ class Writer:
     @property
     def full(self) -> bool:
         """Whether to stop reading from the client until it has read."""
-        return self._waiting > _MOST_BACKLOG
+        return self.backlog > _MOST_BACKLOG
 
     def write(self, line: bytes, *, more: bool = False) -> None:
         """Send some whole lines, after everything that was sent before.
@@ -168,10 +164,10 @@ class Writer:
             self._send(b"".join(held))
 
     def _send(self, line: bytes) -> None:
-        rest = self._at_once(memoryview(line)) if not self._waiting else memoryview(line)
+        rest = memoryview(line) if self.backlog else self._at_once(memoryview(line))
         if rest:
             with self._lock:
-                self._waiting += len(rest)
+                self.backlog += len(rest)
             self._queue.put(rest)
             self._ensure_thread()
 
@@ -185,8 +181,8 @@ class Writer:
             return True
         self._queue.put(None)
         end, before = time.monotonic() + _LONGEST_FLUSH, -1
-        while self._thread.is_alive() and self._waiting != before and time.monotonic() < end:
-            before = self._waiting
+        while self._thread.is_alive() and self.backlog != before and time.monotonic() < end:
+            before = self.backlog
             self._thread.join(seconds)
         return not self._thread.is_alive()
 
@@ -219,7 +215,7 @@ class Writer:
                     written = write_some(self._fd, line)
                     line = line[written:]
                     with self._lock:
-                        self._waiting -= written
+                        self.backlog -= written
             except OSError:
                 with contextlib.suppress(RuntimeError):  # the loop is closed
                     self._loop.call_soon_threadsafe(self._break)
@@ -233,5 +229,5 @@ class Writer:
         """Called when the client is gone."""
         if not self._broken:
             self._broken = True
-            self._waiting = 0
+            self.backlog = 0
             self._on_broken()

@@ -107,7 +107,7 @@ class Admission:
 
     def leave(self, job: Job, worker: Worker | None, *, may_run: bool) -> None:
         """Free what a finished job had: its place in a worker or in the queue, and its slot, unless it may still run."""
-        if not may_run:
+        if self.slots is not None and not may_run:
             self.free_slot(job)
         if self._some_wait:
             self.release_soon()

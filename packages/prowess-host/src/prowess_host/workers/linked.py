@@ -123,6 +123,8 @@ class LinkedWorker(ABC):
         else:
             self.link = Link(on_frame, self._lost.set)
         self._board = board
+        self.shows_begun = isinstance(board, Board)
+        """Whether shared memory shows at any time which calls it has not begun."""
         if not self.relays:
             self.send(Kind.BEGIN, 0, begin)
 
@@ -150,11 +152,6 @@ class LinkedWorker(ABC):
         self.link.send(kind, number, head, body, more=more)
 
     # Begun and forbidden calls. Do not use these methods after `on_exit`.
-
-    @property
-    def shows_begun(self) -> bool:
-        """Whether shared memory shows at any time which calls it has not begun."""
-        return isinstance(self._board, Board)
 
     def has_begun(self, number: int) -> bool:
         """Whether a call has begun, as far as known. After the end of the worker, this is certain."""

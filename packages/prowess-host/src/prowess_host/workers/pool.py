@@ -293,7 +293,7 @@ class Pool:
         """The least busy active worker; the first one for commands with a cache or `concurrency`, so that it sees all calls."""
         if contract.skill in self.gone:
             return None
-        if len(self.active) < self._least or self._grows():
+        if len(self.active) < self._least or (self.placement.labels and self._grows()):
             self.fill(len(self.active) + 1)
         if not self.active:
             return None
@@ -351,7 +351,7 @@ class Pool:
 
     def _grows(self) -> bool:
         """Whether another worker on an agent would serve a call sooner."""
-        if not self.placement.labels or len(self.active) >= self._own.cluster.workers:
+        if len(self.active) >= self._own.cluster.workers:
             return False
         return self._loop.time() >= self._full_until and all(worker.jobs for worker in self.active)
 

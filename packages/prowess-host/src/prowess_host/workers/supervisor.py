@@ -193,7 +193,8 @@ class Supervisor:
         if may_wait and job.place is None and not self.admission.admits(job, pool, worker):
             return
         self._running[job] = worker
-        self.generations.give_source(worker, contract.skill)
+        if contract.skill not in worker.sourced:
+            self.generations.give_source(worker, contract.skill)
         self._number = number = worker.take(job, self._number)
         if not worker.process.shows_begun:
             worker.process.limit(number, min(job.due - self._now(), job.remaining))
@@ -313,7 +314,8 @@ class Supervisor:
         if job is not None:
             worker.proven = True
             if frame.kind != Kind.REFUSED or not self._gives_again(worker, job, frame):
-                may_run = frame.kind == Kind.RESULT and _may_run(job, frame)
+                bounded = job.contract.policies.concurrency is not None
+                may_run = bounded and frame.kind == Kind.RESULT and _may_run(job, frame)
                 self._pass_on(job, frame, may_run=may_run)
                 if may_run:
                     self._timeouts.watch_given_up(worker, job, partial(self.admission.free_slot, job), has_begun=True)
@@ -480,9 +482,8 @@ class Supervisor:
 
 
 def _may_run(job: Job, frame: Frame) -> bool:
-    """Whether a limited call may still run in a thread after its result: its worker has noticed that its time is up."""
-    contract = job.contract
-    if contract.policies.concurrency is None or not contract.in_thread or b'"timeout"' not in frame.head:
+    """Whether a call may still run in a thread after its result: its worker has noticed that its time is up."""
+    if not job.contract.in_thread or b'"timeout"' not in frame.head:
         return False
     return json.loads(frame.head).get("prowess/kind") == "timeout"
 

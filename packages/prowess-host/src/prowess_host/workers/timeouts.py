@@ -55,6 +55,8 @@ class Timeouts:
         self._loop = asyncio.get_running_loop()
         self._now = self._loop.time
         self._timer: asyncio.TimerHandle | None = None
+        self._next = NEVER
+        """The time of the next check, if there is one."""
         self._stood_still = False
         """Whether the last check was late, so that no call was judged."""
         self.loading = 0.0
@@ -76,8 +78,10 @@ class Timeouts:
 
     def start_clock(self, job: Job) -> None:
         """Start the timeout of a job."""
-        job.remaining = job.seconds + _LATE
-        self.resume_clock(job)
+        now = self._now()
+        job.due = now + job.seconds + _LATE
+        if job.due < self._next or self._next == NEVER:
+            self._check_by(min(job.due, now + self._often))
 
     def stop_clock(self, job: Job) -> None:
         """Stop the clock while a person is asked."""
@@ -88,7 +92,7 @@ class Timeouts:
         """Continue with the remaining time."""
         now = self._now()
         job.due, job.remaining = min(job.due, now + job.remaining), NEVER
-        if self._timer is None or job.due < self._timer.when():
+        if job.due < self._next or self._next == NEVER:
             self._check_by(min(job.due, now + self._often))
 
     # Cancelled and overdue calls
@@ -164,16 +168,16 @@ class Timeouts:
 
     def _check_by(self, when: float) -> None:
         """Schedule the next check at this time at the latest."""
+        if self._next <= when:
+            return
         if self._timer is not None:
-            if self._timer.when() <= when:
-                return
             self._timer.cancel()
-        self._timer = self._loop.call_at(when, self._check)
+        self._timer, self._next = self._loop.call_at(when, self._check), when
 
     def _check(self) -> None:
-        timer, self._timer, now = self._timer, None, self._now()
+        expected, self._next, self._timer, now = self._next, NEVER, None, self._now()
         # A host that stood still reads its messages first: the answer to an overdue call may be among them.
-        self._stood_still = not self._stood_still and timer is not None and now > timer.when() + self._often
+        self._stood_still = not self._stood_still and now > expected + self._often
         due = now + self._often
         for job in self._jobs():
             if job.due > now or self._stood_still:

@@ -143,12 +143,11 @@ class Worker:
     def take(self, job: Job, after: int) -> int:
         """Assign a job to it, under the next number with a free slot on its board."""
         number = after + 1
-        while (slot := Board.slot(number)) in self.slots:
+        while self.slots and Board.slot(number) in self.slots:
             number += 1
-        self.slots.add(slot)
+        self.slots.add(Board.slot(number))
         self.jobs[number] = job
-        job.number = number
-        job.worker = self.process.pid
+        job.number, job.worker = number, self.process.pid
         return number
 
     def drop(self, job: Job) -> None:
