@@ -13,8 +13,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final
 
-__all__ = ["LARGE", "give_back_soon", "share_one_heap"]
+__all__ = ["GARBAGE", "LARGE", "give_back_soon", "share_one_heap"]
 
+GARBAGE: Final = 10_000
+"""Objects between two garbage collections of a host. The objects of a request are freed by reference counting."""
 LARGE: Final = 128 * 1024
 """Bytes of a large message, which glibc maps before it raises its threshold."""
 _QUIET: Final = 1.0

@@ -84,6 +84,7 @@ def _run(wire: Claim, settings: Settings, flags: JsonObject, ahead: Launched | N
     modules.setdefault("ssl", None)  # saves 5 ms: asyncio works without it, and pipes need no TLS
     import asyncio
 
+    from prowess.worker.heap import GARBAGE
     from prowess.worker.loops import new_loop
     from prowess_host.stdio import serve_stdio
 
@@ -91,6 +92,7 @@ def _run(wire: Claim, settings: Settings, flags: JsonObject, ahead: Launched | N
         del modules["ssl"]
     gc.enable()
     gc.freeze()
+    gc.set_threshold(GARBAGE)
     # The runner is never closed, so that a thread that is stuck with a client cannot keep the process alive.
     return asyncio.Runner(loop_factory=new_loop).run(serve_stdio(wire, settings, VERSION, flags, os.environ, ahead))
 

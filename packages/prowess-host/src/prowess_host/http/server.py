@@ -20,6 +20,7 @@ import uvicorn
 from prowess.errors import SettingsError, extra_command
 from prowess.frozen import frozen
 from prowess.settings.credentials import Credentials
+from prowess.worker.heap import GARBAGE
 from prowess_host.http.access import Access
 from prowess_host.http.app import MCP_PATH, App
 from prowess_host.http.guard import Guard, is_loopback
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 __all__ = ["Address", "address_of", "bind", "check_safe", "is_open", "serve_http"]
 
 _BACKLOG: Final = 2048
-_GARBAGE: Final = 10_000
-"""Objects between two garbage collections. The hundreds of objects of a request are freed by reference counting."""
 _WAY_OUT: Final = """\
 {host} can be reached from other machines, so callers must authenticate.
 Set a token that clients send, in the environment or in prowess.toml:
@@ -212,7 +211,7 @@ async def serve_http(
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # hides messages about malformed requests
     gc.collect()
     gc.freeze()  # excludes the imported modules from garbage collections
-    gc.set_threshold(_GARBAGE)
+    gc.set_threshold(GARBAGE)
     project.start()
     project.warm_up()
     app.start()

@@ -248,7 +248,9 @@ def read_message(value: Any, raw: bytes, arguments: bytes | None = None) -> Sing
         return Malformed(ABSENT, RpcError.invalid_request(f"a message must be an object, not {shown(value)}"))
     message: JsonObject = value  # pyright: ignore[reportUnknownVariableType] - a cast costs a call
     message_id = message.get("id", ABSENT)
-    if b"\\" in raw and _SURROGATE.search(raw) and not _is_unicode(message):
+    if (
+        raw.find(b"\\") >= 0 and _SURROGATE.search(raw) and not _is_unicode(message)
+    ):  # `in` would raise and catch an error
         return _unreadable(message, message_id)
     if "method" in message:
         return _read_request(message, message_id, arguments)

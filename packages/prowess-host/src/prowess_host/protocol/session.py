@@ -329,7 +329,7 @@ def _is_number(value: float) -> bool:
 
 
 def _is_one_object(text: bytes) -> bool:
-    return text[:1] == b"{" and text[-1:] == b"}" and b"\n" not in text
+    return text[:1] == b"{" and text[-1:] == b"}" and text.find(b"\n") < 0  # `in` would raise and catch an error
 
 
 def _like(requested: Any, is_known: Callable[[RequestId], bool]) -> RequestId | Absent:

@@ -270,7 +270,7 @@ class RecordWriter:
         if state.body is None or not own.results:
             return None, int(state.kind == "result")
         body, shortened = state.body, 0
-        if len(body) > own.max_value or b'"prowess/problems"' in state.meta:
+        if len(body) > own.max_value or state.meta.find(b'"prowess/problems"') >= 0:
             payload = _plain(json.loads(body))
             body = json_bytes(payload)
             if len(body) > own.max_value:
