@@ -239,6 +239,21 @@ async def test_raw_data_of_a_declared_class_is_read_once():
     assert 'result.total: expected a number, got "much"' in outcome.text
 
 
+async def test_validators_of_a_scalar_run_once():
+    """Also where the value is refused."""
+    seen: list[object] = []
+
+    def note(value: int) -> int:
+        seen.append(value)
+        if value > 2:
+            raise ValueError("too much")
+        return value
+
+    assert 2 == await written(2, Annotated[int, AfterValidator(note)])
+    assert "output" == (await returned(3, Annotated[int, AfterValidator(note)])).kind
+    assert [2, 3] == seen
+
+
 class Popping(BaseModel):
     a: int
     rest: list[int]

@@ -116,12 +116,13 @@ class Adapter:
         return self._accepter.validate_python(value, by_alias=True, by_name=True)
 
     def scalar(self, value: Any) -> Json:
-        """An accepted value that is JSON already, such as a `str`. `None` if `accept` and `dump` decide."""
+        """A returned scalar of a type whose values are JSON already, such as `str`. `None` if `accept` and `dump` decide."""
+        if self._scalar is None:
+            return None
         try:
-            accepted = self.accept(value)
+            return self.accept(value)
         except ValidationError:
             return None
-        return accepted if type(accepted) is self._scalar else None
 
     def dump(self, value: Any, fallback: Callable[[Any], Any] | None = None) -> Json:
         """A value of the declared type as JSON data. Raises `Misfit` if the data breaks the schema, or what a serializer raises.
