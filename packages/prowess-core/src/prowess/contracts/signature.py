@@ -85,6 +85,8 @@ class Signature:
     """The annotated return type, which `output=` may have replaced in `returns`."""
     names: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Local names for annotations."""
+    final: bool = False
+    """Whether the result is what a generator returns, even if that is `None`, and not what it yields."""
 
     @property
     def positional(self) -> tuple[str, ...]:
@@ -119,11 +121,14 @@ def read(declared: Declaration) -> Signature:
     returns = written.return_annotation if declared.output is None else declared.output
     if returns is not MISSING:
         returns = names.resolve(returns, "the return type")
+    final = _is_final(returns)
     returns = annotated = _result_type(returns)
     if declared.output is not None:
         annotated = _annotated(written.return_annotation, names)
     style = style_of(declared.function)
-    return Signature(tuple(parameters), returns, style, takes_args, each_arg, extra, annotated, names.local_names)
+    return Signature(
+        tuple(parameters), returns, style, takes_args, each_arg, extra, annotated, names.local_names, final
+    )
 
 
 def _annotated(annotation: Any, names: _Names) -> Any:
@@ -202,13 +207,25 @@ def _unqualified(hint: Any, *, required: bool) -> tuple[bool, Any]:
 
 def _result_type(returns: Any) -> Any:
     """The type of the collected result: a list of yielded items, the return value of a generator, or what is awaited."""
-    kind = get_origin(returns) or returns
-    if kind in _AWAITABLES:  # a plain function may return what an async one made
-        return _result_type((get_args(returns) or (Any,))[-1])
+    returns = _awaited(returns)
     item, _, final = (*(get_args(returns) or (Any,)), None, None)[:3]
+    kind = get_origin(returns) or returns
     if kind is collections.abc.Generator:
         return list[item] if final in (None, type(None)) else final
     return list[item] if kind in _ITERATORS else returns
+
+
+def _is_final(returns: Any) -> bool:
+    """Whether a generator is annotated with the type of its return value."""
+    returns = _awaited(returns)
+    return get_origin(returns) is collections.abc.Generator and get_args(returns)[2:] not in ((), (type(None),), (Any,))
+
+
+def _awaited(returns: Any) -> Any:
+    """The type of what is awaited, because a plain function may return what an async one made; other types unchanged."""
+    while (get_origin(returns) or returns) in _AWAITABLES:
+        returns = (get_args(returns) or (Any,))[-1]
+    return returns
 
 
 def is_union(annotation: Any) -> bool:
