@@ -8,6 +8,7 @@ class is trusted: the validators of a class are for raw input, and have already 
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, cast
 
@@ -266,22 +267,18 @@ def _skipping(schema: dict[str, Any], classes: tuple[type[Any], ...]) -> Any:
     def trust(value: Any, handler: Callable[[Any], Any]) -> Any:
         return value if isinstance(value, classes) else handler(value)
 
-    return _wrapped(trust, schema)
+    return _outside(schema, lambda inner: core_schema.no_info_wrap_validator_function(trust, inner))
 
 
-def _wrapped(function: Callable[[Any, Callable[[Any], Any]], Any], schema: dict[str, Any]) -> Any:
-    """A schema inside a validator function, under the same reference."""
-    inner = {key: value for key, value in schema.items() if key != "ref"}
+def _outside(schema: dict[str, Any], wrap: Callable[[Any], Any]) -> Any:
+    """A schema inside another one, which takes over its reference."""
     ref = {"ref": schema["ref"]} if "ref" in schema else {}
-    return {**core_schema.no_info_wrap_validator_function(function, cast("Any", inner)), **ref}
+    return {**wrap({key: value for key, value in schema.items() if key != "ref"}), **ref}
 
 
 def complete(core: Any) -> Any:
-    """A copy of a rebuilt core schema whose objects refuse keys that it reads alike.
-
-    A strict type stays as it is: it would take the keys of JSON, which are texts, for texts of Python.
-    """
-    if all(node["type"] not in _MAPS or _has_plain_keys(node) for node in _parts(core)) or _is_strict(core):
+    """A copy of a rebuilt core schema whose objects refuse keys that it reads alike."""
+    if all(node["type"] not in _MAPS or _has_plain_keys(node) for node in _parts(core)):
         return core
 
     def copied(part: Any) -> Any:
@@ -295,22 +292,35 @@ def complete(core: Any) -> Any:
     return copied(core)
 
 
-def _is_strict(core: Any) -> bool:
-    return any(node.get("strict") or node.get("config", {}).get("strict") for node in _parts(core))
+class _Key:
+    """A key that was read. It equals no other one, so that a dict keeps all entries."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
 
 def _with_all_entries(schema: dict[str, Any]) -> Any:
-    """A schema of an object that refuses keys which it reads alike, like `1` and `"1"` as integers."""
+    """A schema of an object that refuses keys which it reads alike, like `1` and `"1"` as integers.
 
-    def keep(value: Any, handler: Callable[[Any], Any]) -> Any:
-        read = handler(value)
-        if len(read) < len(value):
+    A validator function around the object would be simpler. But it would be given Python's data for the JSON, which
+    pydantic reads by other rules: strict types refuse their text, and unions choose another branch.
+    """
+
+    def keep(entries: Any) -> Any:
+        read = {key.value: value for key, value in entries.items()}
+        if len(read) < len(entries):
             raise PydanticCustomError(
                 "keys_alike", "two of its keys are the same for its type, so an entry would be lost"
             )
-        return read
+        if isinstance(entries, defaultdict):
+            return defaultdict(cast("defaultdict[Any, Any]", entries).default_factory, read)
+        return type(entries)(read)
 
-    return _wrapped(keep, schema)
+    keys = _outside(schema["keys_schema"], lambda keys: core_schema.no_info_after_validator_function(_Key, keys))
+    marked = {**schema, "keys_schema": keys}
+    return _outside(marked, lambda inner: core_schema.no_info_after_validator_function(keep, inner))
 
 
 def _classes(
