@@ -40,6 +40,7 @@ from prowess.schemas.core_schemas import (
     has_untyped_serializer,
     holds_anything,
     holds_instances,
+    is_described,
     keys_may_meet,
     may_add_keys,
     repeats_matter,
@@ -202,7 +203,7 @@ class Adapter:
 
     @cached_property
     def _checks_what_is_written(self) -> bool:
-        return holds_instances(self._core) or has_untyped_serializer(self._core)
+        return holds_instances(self._core) or has_untyped_serializer(self._core) or is_described(self._core)
 
     @cached_property
     def _surely_fits(self) -> Callable[[Json], bool]:

@@ -12,6 +12,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, cast
 
+from pydantic.functional_validators import PlainValidator
+from pydantic.json_schema import WithJsonSchema
 from pydantic.types import Base64Encoder, Base64UrlEncoder, EncodedBytes, EncodedStr
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
@@ -25,6 +27,7 @@ __all__ = [
     "has_untyped_serializer",
     "holds_anything",
     "holds_instances",
+    "is_described",
     "keys_may_meet",
     "may_add_keys",
     "repeats_matter",
@@ -118,6 +121,10 @@ class Rebuilder:
         elif kind == "tagged-union":
             sent = {form: rebuilt["choices"][tag] for form, tag in tags(rebuilt["choices"]).items()}
             rebuilt["choices"] = {**sent, **rebuilt["choices"]}
+        elif kind == "function-plain" and _repeats_itself(rebuilt):
+            rebuilt["serialization"] = core_schema.plain_serializer_function_ser_schema(
+                lambda value: value, return_schema=rebuilt["serialization"]["return_schema"]
+            )
         elif kind in _CLASSES:
             rebuilt["config"] = {**rebuilt.get("config", {}), **WIRE}
         if "keys_schema" in schema:
@@ -158,6 +165,12 @@ class Rebuilder:
         rebuilt = self._copied(schema)
         self._rebuilt[ref] = {**rebuilt, "ref": ref, "schema": _with_fields(rebuilt["schema"], added, cls)}
         return core_schema.definition_reference_schema(ref)
+
+
+def _repeats_itself(schema: dict[str, Any]) -> bool:
+    """Whether a schema comes from `PlainValidator`, which writes a value twice: a date as text, and that text as a date."""
+    how = schema.get("serialization", {})
+    return how.get("type") == "function-wrap" and how["function"].__module__ == PlainValidator.__module__
 
 
 def _distinct(schema: dict[str, Any]) -> dict[str, Any]:
@@ -215,6 +228,7 @@ def trusting(core: Any, *, everywhere: bool) -> Any:
         if everywhere and kind in _INSTANCES and "config" in copy:
             copy["config"] = {**copy["config"], "revalidate_instances": "never"}
         if _runs_function(node):
+            copy = _sparing(copy)
             if everywhere:
                 classes = (*classes, *_owner(node))
             elif not _belongs(node, classes):
@@ -261,6 +275,21 @@ def failing_fast(core: Any) -> Any:
 def _validating(node: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """The entries of a node without its serializer, whose schema looks like that of a validator."""
     return ((key, held) for key, held in node.items() if key != "serialization" or not _is_schema(node))
+
+
+def _sparing(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema whose function may know raw input alone, as one that splits a text: other values go to the type inside it."""
+    kind, function = schema["type"], schema["function"]["function"]
+    if kind == "function-after" or is_choice(schema):
+        return schema
+
+    def read(value: Any, *more: Any) -> Any:
+        try:
+            return function(value, *more)
+        except (AttributeError, TypeError):
+            return more[0](value) if kind == "function-wrap" else value
+
+    return {**schema, "function": {**schema["function"], "function": read}}
 
 
 def _skipping(schema: dict[str, Any], classes: tuple[type[Any], ...]) -> Any:
@@ -388,6 +417,24 @@ def has_untyped_serializer(core: Any) -> bool:
     return any(_is_untyped(part) for part in _parts(core))
 
 
+def is_described(core: Any) -> bool:
+    """Whether the author describes a part by a JSON Schema of their own, which may be wrong about what is written."""
+    return any(map(_has_own_description, _parts(core)))
+
+
+def _has_own_description(schema: dict[str, Any]) -> bool:
+    facts = schema.get("metadata", {})
+    functions = [*facts.get("pydantic_js_functions", ()), *facts.get("pydantic_js_annotation_functions", ())]
+    return "pydantic_js_extra" in facts or any(
+        isinstance(getattr(function, "__self__", None), WithJsonSchema) or not _is_of_pydantic(function)
+        for function in functions
+    )
+
+
+def _is_of_pydantic(function: Any) -> bool:
+    return str(getattr(function, "__module__", "")).partition(".")[0] in _OWN_TYPES
+
+
 def repeats_matter(core: Any) -> bool:
     """Whether repeated names in an object of JSON text may change the result, although the last value counts.
 
@@ -446,7 +493,7 @@ def may_add_keys(core: Any) -> bool:
 
 def _is_unsure(schema: dict[str, Any]) -> bool:
     function = schema.get("serialization", {}).get("function")
-    return _is_untyped(schema) and not str(getattr(function, "__module__", "")).startswith("pydantic")
+    return _is_untyped(schema) and not _is_of_pydantic(function)
 
 
 def _is_untyped(schema: dict[str, Any]) -> bool:
