@@ -13,7 +13,7 @@ import math
 import re
 import threading
 import uuid
-from collections import Counter, defaultdict, deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -312,6 +312,12 @@ class Extra(BaseModel, extra="allow"):
     pass
 
 
+class Named(BaseModel, extra="allow"):
+    """Takes a key with the name of its private attribute."""
+
+    _n: int = PrivateAttr(0)
+
+
 class Plain:
     """An object without a `repr` of its own."""
 
@@ -369,6 +375,8 @@ DIFFERENT: list[tuple[Any, list[Any]]] = [
     (re.Pattern[str], ["a" * 300, "a" * 301]),
     (Whole, [1, 2]),
     (Counted | int, [{"n": 1}, {"n": 2}]),
+    (Named, [{"_n": 1}, {"_n": 2}, {"n": 1}]),
+    (OrderedDict[str, int], [{"a": 1, "b": 2}, {"b": 2, "a": 1}]),
 ]
 
 
