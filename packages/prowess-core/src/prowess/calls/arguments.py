@@ -253,7 +253,8 @@ class _Canonical:
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
         if isinstance(value, BaseModel):
             private = getattr(value, "__pydantic_private__", None)
-            return [kind, *map(self.of, (vars(value), value.model_extra, private))]
+            # A function that asks which fields were sent, as by `exclude_unset`, sees whether a default was.
+            return [kind, *map(self.of, (vars(value), value.model_extra, private, value.model_fields_set))]
         if dataclasses.is_dataclass(value):
             fields = {item.name: getattr(value, item.name, None) for item in dataclasses.fields(value)}
             return [kind, self.of({**fields, **getattr(value, "__dict__", {})})]
