@@ -711,6 +711,14 @@ class Extra(Base):
     model_config = ConfigDict(extra="allow")
 
 
+class Either(Base):
+    model_config = ConfigDict(polymorphic_serialization=True)
+
+
+class EitherWithMore(Either):
+    more: int = 3
+
+
 class Holder(BaseModel):
     open: SerializeAsAny[Base]
     closed: Base
@@ -727,6 +735,8 @@ SAID = {"type": "object", "properties": {"a": {"type": "integer"}}}
         (Wrapped(), Wrapped),
         ({"k": Wrapped()}, dict[str, Wrapped]),
         (Extra.model_validate({"b": 1}), Extra),
+        (EitherWithMore(), Either),
+        ([EitherWithMore(), Either()], list[Either]),
         (Holder(open=Sub(), closed=Sub()), Holder),
         ([Sub()], list[SerializeAsAny[Base]]),
         (

@@ -258,6 +258,42 @@ def test_aliases_are_the_names_on_the_wire():
         adapter.read_json('{"some_name": 1}')
 
 
+class ByName(BaseModel):
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=False)
+    some_name: int = Field(alias="SOME")
+    more: ByName | None = None
+
+
+def test_a_model_that_reads_names_alone_can_be_sent_by_its_schema():
+    """Which has the aliases, as what is written."""
+    adapter = Adapter(list[ByName])
+    sent = [{"SOME": 1, "more": {"SOME": 2, "more": None}}]
+    Draft202012Validator(adapter.schema("validation")).validate(sent)
+    assert sent == adapter.dump(adapter.read_json(to_json(sent)))
+
+
+class Doubled(BaseModel):
+    model_config = ConfigDict(json_schema_mode_override="serialization")
+    n: dt.timedelta
+
+    @computed_field
+    @property
+    def twice(self) -> int:
+        return 2
+
+
+class Sent(Doubled):
+    model_config = ConfigDict(json_schema_mode_override="validation")
+
+
+@pytest.mark.parametrize("cls", [Doubled, Sent])
+def test_a_schema_describes_its_own_direction(cls: type[BaseModel]):
+    """Whatever a model asks for: a client cannot send what is computed, and gets it."""
+    adapter = Adapter(cls)
+    assert {"n"} == adapter.schema("validation")["properties"].keys()
+    assert {"n", "twice"} == adapter.schema("serialization")["properties"].keys()
+
+
 def test_bytes_are_base64_in_either_alphabet():
     """Inside a model too, whatever its own configuration says."""
 

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, cast, get_args
 
 import typing_extensions
 from pydantic import TypeAdapter, ValidationError
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 from pydantic_core import (
     PydanticOmit,
     PydanticSerializationError,
@@ -96,12 +96,12 @@ class Adapter:
             raise Unusable(_reason(error)) from error
 
     def read_json(self, text: bytes | str) -> Any:
-        """A value from JSON text. Raises pydantic's `ValidationError`."""
-        return self._validator.validate_json(text)
+        """A value from JSON text, with the names of the schema. Raises pydantic's `ValidationError`."""
+        return self._validator.validate_json(text, by_alias=True)
 
     def read_until_first(self, text: bytes) -> Any:
         """A value from JSON text. Raises pydantic's `ValidationError` with the first problem of each array."""
-        return self._hasty_reader.validate_json(text)
+        return self._hasty_reader.validate_json(text, by_alias=True)
 
     def read(self, value: Any) -> Any:
         """A value from Python objects; instances pass as they are. Raises pydantic's `ValidationError`."""
@@ -253,6 +253,11 @@ class _SchemaWriter(GenerateJsonSchema):
     def __init__(self) -> None:
         super().__init__(by_alias=True)
         self.ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}
+
+    @property
+    def mode(self) -> JsonSchemaMode:
+        """The given one. A model may ask for another one, which would not describe what it reads or writes."""
+        return self._mode
 
     def bytes_schema(self, schema: Any) -> JsonSchemaValue:  # noqa: ARG002 - a limit counts bytes, not letters of base64
         return {"type": "string", "contentEncoding": "base64url"}

@@ -492,6 +492,8 @@ def may_add_keys(core: Any) -> bool:
 
 
 def _is_unsure(schema: dict[str, Any]) -> bool:
+    if schema.get("config", {}).get("polymorphic_serialization"):
+        return True
     function = schema.get("serialization", {}).get("function")
     return _is_untyped(schema) and not _is_of_pydantic(function)
 
