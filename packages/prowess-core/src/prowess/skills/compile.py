@@ -8,12 +8,13 @@ import typing
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from enum import Enum
+from functools import partial
 from numbers import Number
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Final, cast, get_args, get_origin
 
 import typing_extensions
-from pydantic import Field
+from pydantic import Field, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticSerializationError, PydanticUndefined
 
@@ -309,7 +310,7 @@ class _Compiler:
         if source == "root" or annotation is Any:
             return None
         adapter = adapter_of(annotation, self.signature.names, "validation")
-        return adapter.read if adapter is not None else None
+        return partial(_read_setting, adapter) if adapter is not None else None
 
     def _named_needs(self) -> dict[str, InjectedSetting | tuple[typing.Literal["root"], str, str]]:
         read = map(parse_injected, self.declared.inject_settings)
@@ -581,6 +582,17 @@ class _Compiler:
         optional = (needed & offered) - required
         if optional and _COMPOSITION.isdisjoint(schema):
             yield f"does not require {_listed(optional)}, which the function needs"
+
+
+def _read_setting(adapter: Adapter, value: Any) -> Any:
+    """A setting as its parameter is annotated. The environment holds only text, so a list or a table is JSON there."""
+    try:
+        return adapter.read(value)
+    except ValidationError:
+        if isinstance(value, str):
+            with contextlib.suppress(ValidationError):
+                return adapter.read_json(value)
+        raise
 
 
 def _choices(schema: Schema, name: str) -> tuple[str, ...]:
