@@ -52,7 +52,7 @@ from prowess.schemas.explicit import validate
 from prowess.schemas.nodes import oneof_as_anyof
 from prowess.schemas.quick import quick_check
 from prowess.schemas.steps import declare_open, prune_titles
-from prowess.schemas.unions import loosen_overlapping
+from prowess.schemas.unions import loosen_overlapping, require_tags
 
 __all__ = ["Adapter", "Misfit", "Unusable", "as_default", "record", "to_text"]
 
@@ -219,6 +219,8 @@ class Adapter:
             schema = loosen_overlapping(schema)  # a tag with `exclude=True` is not written
             if may_add_keys(self._core):
                 schema = declare_open(schema)
+        else:
+            schema = require_tags(schema)
         return prune_titles(schema)
 
 
@@ -340,7 +342,7 @@ class _SchemaWriter(GenerateJsonSchema):
 
     def tagged_union_schema(self, schema: Any) -> JsonSchemaValue:
         shown = super().tagged_union_schema(schema)
-        if isinstance(schema["discriminator"], str):
+        if "discriminator" in shown:
             return shown
         return oneof_as_anyof(shown)  # a function chooses the branch, and a value may fit others as well
 
