@@ -21,6 +21,8 @@ import typing_extensions
 from jsonschema import Draft202012Validator
 from pydantic import (
     AfterValidator,
+    AliasChoices,
+    AliasPath,
     Base64Bytes,
     Base64UrlBytes,
     BaseModel,
@@ -270,6 +272,41 @@ def test_a_model_that_reads_names_alone_can_be_sent_by_its_schema():
     sent = [{"SOME": 1, "more": {"SOME": 2, "more": None}}]
     Draft202012Validator(adapter.schema("validation")).validate(sent)
     assert sent == adapter.dump(adapter.read_json(to_json(sent)))
+
+
+class ByPath(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    lat: float = Field(validation_alias=AliasPath("place", 0))
+    lon: float = Field(validation_alias=AliasChoices(AliasPath("place", 1), AliasPath("x")))
+    name: str = Field(validation_alias=AliasPath("called"))
+
+
+@pydantic_dataclass
+class DataByPath:
+    lat: float = Field(validation_alias=AliasPath("place", "lat"))
+
+
+class DictByPath(typing_extensions.TypedDict):
+    lat: Annotated[float, Field(validation_alias=AliasPath("place", 0))]
+
+
+@pytest.mark.parametrize(
+    "annotation, sent, by_path",
+    [
+        (ByPath, {"lat": 1, "x": 2, "called": "a"}, {"place": [1, 2], "called": "a"}),
+        (DataByPath, {"lat": 1}, {"place": {"lat": 1}}),
+        (DictByPath, {"lat": 1}, {"place": [1]}),
+    ],
+)
+def test_a_field_with_a_path_can_also_be_sent_by_the_name_that_its_schema_shows(
+    annotation: Any, sent: Any, by_path: Any
+):
+    """A schema cannot show a path."""
+    adapter = Adapter(annotation)
+    schema = adapter.schema("validation")
+    assert sent.keys() == schema["properties"].keys()
+    assert adapter.read_json(to_json(by_path)) == adapter.read_json(to_json(sent))
+    assert adapter.dump(adapter.read_json(to_json(sent)))["lat"] == 1
 
 
 class Doubled(BaseModel):

@@ -129,6 +129,10 @@ class Rebuilder:
             rebuilt["config"] = {**rebuilt.get("config", {}), **WIRE}
         if "keys_schema" in schema:
             rebuilt["keys_schema"] = self._key(schema["keys_schema"])
+        if kind in ("model-fields", "typed-dict"):
+            rebuilt["fields"] = {name: _named(name, field) for name, field in rebuilt["fields"].items()}
+        elif kind == "dataclass-args":
+            rebuilt["fields"] = [_named(field["name"], field) for field in rebuilt["fields"]]
         return rebuilt
 
     # Keys of objects, which are strings in JSON
@@ -165,6 +169,17 @@ class Rebuilder:
         rebuilt = self._copied(schema)
         self._rebuilt[ref] = {**rebuilt, "ref": ref, "schema": _with_fields(rebuilt["schema"], added, cls)}
         return core_schema.definition_reference_schema(ref)
+
+
+def _named(name: str, field: dict[str, Any]) -> dict[str, Any]:
+    """A field that is read by a name, which a schema can show, and not only by paths into other values (`AliasPath`)."""
+    alias: Any = field.get("validation_alias", name)
+    if isinstance(alias, str):
+        return field
+    paths: list[Any] = alias if isinstance(alias[0], list) else [alias]
+    if not any(len(path) == 1 for path in paths):
+        paths = [*paths, [name]]
+    return {**field, "validation_alias": paths}
 
 
 def _repeats_itself(schema: dict[str, Any]) -> bool:

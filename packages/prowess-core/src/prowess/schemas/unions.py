@@ -79,7 +79,7 @@ def require_tags(schema: Schema) -> Schema:
 
 
 def _requiring(node: Any, tags: list[str]) -> Any:
-    held = node.get("properties", {}) if is_schema(node) else {}
+    held: Schema = node.get("properties", {}) if is_schema(node) else {}
     shown = {tag: without(held[tag], "default") for tag in tags if is_schema(held.get(tag))}
     if not shown:
         return node
