@@ -10,10 +10,10 @@ import json
 import types
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, NamedTuple, TypedDict
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 
 import mcp_types
 import pytest
@@ -23,6 +23,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
+    SecretStr,
     SerializeAsAny,
     WithJsonSchema,
     WrapSerializer,
@@ -754,6 +755,45 @@ async def test_every_profile_shows_a_schema_that_its_value_meets(value: Any, ret
         schema = profile.output_schema(outcome.contract)
         if schema is not None:
             Draft202012Validator(schema).validate(outcome.payload(name)["structuredContent"])
+
+
+class Kind(enum.Enum):
+    A = "a"
+
+
+class Hour(enum.Enum):
+    NOON = time(12)
+
+
+@pytest.mark.parametrize(
+    ("value", "items"),
+    [
+        ({Path("a"), "a"}, Path | str),
+        ({Kind.A, "a"}, Kind | str),
+        ({SecretStr("a"), SecretStr("b")}, SecretStr),
+        ({1.1, 1.2}, Annotated[float, PlainSerializer(round, return_type=int)]),
+        ({"ab", "cd"}, Annotated[str, PlainSerializer(len, return_type=int)] | int),
+        ({(1,), frozenset([1])}, tuple[int, ...] | frozenset[int]),
+        ({Path("a"), "a"}, Any),
+        ({Path("a")}, Path),
+    ],
+)
+async def test_items_of_a_set_may_be_written_alike(value: Any, items: Any) -> None:
+    """Its schema promises nothing else."""
+    for collected, kind in ((value, set[items]), (frozenset(value), frozenset[items])):
+        outcome = await call([collected], list[kind])
+        assert outcome.contract is not None
+        Draft202012Validator(outcome.contract.output.schema).validate(outcome.value)
+        assert "uniqueItems" not in outcome.contract.output.schema["items"]
+
+
+@pytest.mark.parametrize(
+    "items", [int, str, float | None, date, Literal["a", 1], Kind, Hour | None, int | str | bool | None]
+)
+async def test_items_of_a_set_that_are_written_apart_are_unique(items: Any) -> None:
+    outcome = await call(set(), set[items])
+    assert outcome.contract is not None
+    assert outcome.contract.output.schema["uniqueItems"] is True
 
 
 @pytest.mark.parametrize("extra", [0.5, 2**70, "é", True, None, [1, {"deep": [[]]}], {"a": ()}])

@@ -41,6 +41,7 @@ from prowess.schemas.core_schemas import (
     holds_anything,
     holds_instances,
     is_described,
+    is_written_apart,
     keys_may_meet,
     may_add_keys,
     repeats_matter,
@@ -63,6 +64,7 @@ _DECLARING: Final = frozenset(
 )
 """Core schemas of types with declared fields, which allow other fields only if they say so."""
 _SCALARS: Final[Mapping[str, type]] = {"bool": bool, "int": int, "str": str}
+_ANY: Final = {"type": "any"}
 _encode: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 _typed_dict: Final[Any] = typing_extensions.TypedDict
 
@@ -351,6 +353,18 @@ class _SchemaWriter(GenerateJsonSchema):
         for pattern, values in shown.pop("patternProperties", {}).items():  # which allows other keys
             names = {**shown.get("propertyNames", {}), "pattern": pattern}
             shown = {**shown, "propertyNames": names, "additionalProperties": values}
+        return shown
+
+    def set_schema(self, schema: Any) -> JsonSchemaValue:
+        return self._without_repeats(schema, super().set_schema(schema))
+
+    def frozenset_schema(self, schema: Any) -> JsonSchemaValue:
+        return self._without_repeats(schema, super().frozenset_schema(schema))
+
+    def _without_repeats(self, schema: Any, shown: JsonSchemaValue) -> JsonSchemaValue:
+        """The schema of a set. Two of its items may be written alike, such as a path and a text."""
+        if self.mode == "serialization" and not is_written_apart(schema.get("items_schema", _ANY)):
+            del shown["uniqueItems"]
         return shown
 
     def function_plain_schema(self, schema: Any) -> JsonSchemaValue:

@@ -28,6 +28,7 @@ __all__ = [
     "holds_anything",
     "holds_instances",
     "is_described",
+    "is_written_apart",
     "keys_may_meet",
     "may_add_keys",
     "repeats_matter",
@@ -60,6 +61,8 @@ _PLAIN_KEYS: Final = ({"type": "any"}, {"type": "str"})
 _ANY: Final = {"type": "any"}
 _DISTINCT: Final = frozenset({"bool", "date", "datetime", "decimal", "enum", "int", "literal", "str", "time", "uuid"})
 """Kinds of keys of which different ones are written differently."""
+_NATIVE: Final = frozenset({"bool", "float", "int", "none", "str"})
+"""Kinds whose different values are different values of JSON."""
 _ANYTHING: Final = frozenset({"any", "is-instance"})
 """Kinds of schemas that accept any content."""
 _WITH_KEYS: Final = frozenset({*_ANYTHING, *_CLASSES, "definition-ref", "dict"})
@@ -499,6 +502,20 @@ def _extra_behaviors(schema: dict[str, Any]) -> tuple[Any, ...]:
 def _has_distinct_keys(schema: dict[str, Any]) -> bool:
     keys = schema.get("keys_schema", _ANY)
     return schema["type"] not in _MAPS or (keys["type"] in _DISTINCT and "serialization" not in keys)
+
+
+def is_written_apart(schema: Any) -> bool:
+    """Whether different values of a schema are certainly written differently."""
+    if is_choice(schema):
+        return True
+    if "serialization" in schema:
+        return False
+    if schema["type"] == "nullable":
+        return is_written_apart(schema["schema"])
+    if schema["type"] == "union":
+        choices: list[Any] = [choice[0] if isinstance(choice, tuple) else choice for choice in schema["choices"]]
+        return all(choice["type"] in _NATIVE and "serialization" not in choice for choice in choices)
+    return schema["type"] in _DISTINCT | _NATIVE
 
 
 def may_add_keys(core: Any) -> bool:
