@@ -19,12 +19,18 @@ import mcp_types
 import pytest
 from jsonschema import Draft202012Validator
 from pydantic import (
+    AfterValidator,
+    Base64Bytes,
+    Base64Str,
     BaseModel,
     ConfigDict,
     Field,
+    HttpUrl,
     PlainSerializer,
+    SecretBytes,
     SecretStr,
     SerializeAsAny,
+    UrlConstraints,
     WithJsonSchema,
     WrapSerializer,
     field_serializer,
@@ -737,6 +743,11 @@ SAID = {"type": "object", "properties": {"a": {"type": "integer"}}}
         ({"k": Wrapped()}, dict[str, Wrapped]),
         (Extra.model_validate({"b": 1}), Extra),
         (EitherWithMore(), Either),
+        ([SecretStr("a" * 12)], list[Annotated[SecretStr, Field(min_length=12)]]),
+        ({"a": SecretBytes(b"a")}, dict[str, Annotated[SecretBytes, Field(max_length=3)]]),
+        ([HttpUrl("http://a.b/ä")], list[Annotated[HttpUrl, UrlConstraints(max_length=12)]]),
+        (["abc"], list[Annotated[Base64Str, Field(max_length=3)]]),
+        ([b"abc"], list[Annotated[Base64Bytes, Field(max_length=3)]]),
         ([EitherWithMore(), Either()], list[Either]),
         (Holder(open=Sub(), closed=Sub()), Holder),
         ([Sub()], list[SerializeAsAny[Base]]),
@@ -755,6 +766,23 @@ async def test_every_profile_shows_a_schema_that_its_value_meets(value: Any, ret
         schema = profile.output_schema(outcome.contract)
         if schema is not None:
             Draft202012Validator(schema).validate(outcome.payload(name)["structuredContent"])
+
+
+THRICE = AfterValidator(lambda value: value * 3)
+
+
+@pytest.mark.parametrize(
+    ("value", "returns", "problem"),
+    [
+        (2, Annotated[int, Field(le=5), THRICE], "result: expected at most 5, got 6"),
+        ([1], Annotated[list[int], Field(max_length=2), THRICE], "result: expected at most 2 items, got [1, 1, 1]"),
+        ("abc", Annotated[str, THRICE, Field(max_length=5)], "expected a string of at most 5 characters, got"),
+        (1, Annotated[int | str, AfterValidator(lambda _: None)], "result: expected integer or string, got null"),
+    ],
+)
+async def test_a_validator_does_not_lead_around_a_limit(value: Any, returns: Any, problem: str) -> None:
+    """The schema states the limit, whenever it was checked."""
+    assert problem in await refused(value, returns)
 
 
 class Kind(enum.Enum):

@@ -24,6 +24,7 @@ from pydantic import (
     AliasChoices,
     AliasPath,
     Base64Bytes,
+    Base64Str,
     Base64UrlBytes,
     BaseModel,
     ConfigDict,
@@ -31,6 +32,7 @@ from pydantic import (
     Json,
     PlainSerializer,
     RootModel,
+    SecretStr,
     ValidationError,
     WrapSerializer,
     computed_field,
@@ -272,6 +274,15 @@ def test_a_model_that_reads_names_alone_can_be_sent_by_its_schema():
     sent = [{"SOME": 1, "more": {"SOME": 2, "more": None}}]
     Draft202012Validator(adapter.schema("validation")).validate(sent)
     assert sent == adapter.dump(adapter.read_json(to_json(sent)))
+
+
+def test_a_limit_of_decoded_text_is_not_one_of_its_encoded_form():
+    """A client sends four letters for three."""
+    limited = Annotated[Base64Str, Field(max_length=3)]
+    for annotation in (limited, Annotated[Base64Bytes, Field(max_length=3)]):
+        assert Draft202012Validator(Adapter(annotation).schema("validation")).is_valid("YWJj")
+    assert "abc" == Adapter(limited).read_json('"YWJj"')
+    assert 2 == Adapter(Annotated[SecretStr, Field(min_length=2)]).schema("validation")["minLength"]
 
 
 class ByPath(BaseModel):

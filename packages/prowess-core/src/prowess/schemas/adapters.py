@@ -40,6 +40,7 @@ from prowess.schemas.core_schemas import (
     has_untyped_serializer,
     holds_anything,
     holds_instances,
+    is_changed,
     is_described,
     is_written_apart,
     keys_may_meet,
@@ -52,6 +53,7 @@ from prowess.schemas.core_schemas import (
 from prowess.schemas.explicit import validate
 from prowess.schemas.nodes import oneof_as_anyof
 from prowess.schemas.quick import quick_check
+from prowess.schemas.refs import without
 from prowess.schemas.steps import declare_open, prune_titles
 from prowess.schemas.unions import loosen_overlapping, require_tags
 
@@ -65,6 +67,9 @@ _DECLARING: Final = frozenset(
 """Core schemas of types with declared fields, which allow other fields only if they say so."""
 _SCALARS: Final[Mapping[str, type]] = {"bool": bool, "int": int, "str": str}
 _ANY: Final = {"type": "any"}
+_ENCODED: Final = ("base64", "base64url")
+_REWRITTEN: Final = ("password", "uri")
+"""Formats of texts that are written in another way: masked, or with the escapes of a URL."""
 _encode: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 _typed_dict: Final[Any] = typing_extensions.TypedDict
 
@@ -205,7 +210,8 @@ class Adapter:
 
     @cached_property
     def _checks_what_is_written(self) -> bool:
-        return holds_instances(self._core) or has_untyped_serializer(self._core) or is_described(self._core)
+        questions = (holds_instances, has_untyped_serializer, is_described, is_changed)
+        return any(question(self._core) for question in questions)
 
     @cached_property
     def _surely_fits(self) -> Callable[[Json], bool]:
@@ -274,6 +280,9 @@ class _SchemaWriter(GenerateJsonSchema):
                 raise
             unmarked = cast("Any", {**schema, "metadata": {}})  # a client receives what it need not send
             shown = super().generate_inner(unmarked)
+        form = shown.get("format")
+        if form in _ENCODED or (form in _REWRITTEN and self.mode == "serialization"):
+            shown = without(shown, "maxLength", "minLength", "pattern")  # they apply to what the text stands for
         if self.mode == "serialization" and "properties" in shown and schema["type"] not in _DECLARING:
             return {
                 "additionalProperties": True,

@@ -27,6 +27,7 @@ __all__ = [
     "has_untyped_serializer",
     "holds_anything",
     "holds_instances",
+    "is_changed",
     "is_described",
     "is_written_apart",
     "keys_may_meet",
@@ -433,6 +434,14 @@ def _runs_function(schema: dict[str, Any]) -> bool:
 def has_untyped_serializer(core: Any) -> bool:
     """Whether a serializer has no declared return type, so that the schema may be wrong about it."""
     return any(_is_untyped(part) for part in _parts(core))
+
+
+def is_changed(core: Any) -> bool:
+    """Whether a function of the author may change a value after its limits were checked."""
+    return any(
+        _runs_function(part) and not is_choice(part) and not _is_of_pydantic(part["function"]["function"])
+        for part in _parts(core)
+    )
 
 
 def is_described(core: Any) -> bool:
