@@ -683,6 +683,35 @@ def test_values_that_look_like_schemas_are_only_values():
 # --- defaults and texts
 
 
+class Named(BaseModel):
+    """Is written in another way than it is sent."""
+
+    n: int = Field(validation_alias=AliasChoices(AliasPath("x", 0), "SENT"), serialization_alias="WRITTEN")
+    count: int = Field(3, exclude=True)
+    more: set[str] = {"b", "a"}
+
+    @field_serializer("n")
+    def as_text(self, value: int) -> str:
+        return f"#{value}"
+
+
+@pydantic_dataclass
+class NamedData:
+    n: int = Field(validation_alias="SENT")
+    made: int = field(init=False, default=2)
+
+
+class Lines(RootModel[list[Named]]): ...
+
+
+class Open(BaseModel, extra="allow"):
+    a: int
+
+
+class Corner(enum.Enum):
+    LEFT = (0, 1)
+
+
 @pytest.mark.parametrize(
     "default, shown",
     [
@@ -696,6 +725,12 @@ def test_values_that_look_like_schemas_are_only_values():
         (Inner(DAY), {"when": "2024-02-29"}),
         (Model(SOME_NAME=1), {"SOME_NAME": 1, "DATA": "", "NESTED": [], "DOUBLE": 2}),
         ((1, Path("/a")), [1, "/a"]),
+        ({"x": [{"b", "a", "c"}]}, {"x": [["a", "b", "c"]]}),
+        (Named(SENT=1), {"SENT": 1, "count": 3, "more": ["a", "b"]}),
+        (NamedData(1), {"SENT": 1}),
+        (Lines([Named(SENT=2)]), [{"SENT": 2, "count": 3, "more": ["a", "b"]}]),
+        (Open.model_validate({"a": 1, "b": {2, 1}}), {"a": 1, "b": [1, 2]}),
+        ({Corner.LEFT: Corner.LEFT, 1: 2}, {"[0, 1]": [0, 1], "1": 2}),
     ],
 )
 def test_defaults_are_shown_as_json(default: Any, shown: Any):
@@ -712,7 +747,7 @@ CYCLE: list[Any] = []
 CYCLE.append(CYCLE)
 
 
-@pytest.mark.parametrize("default", [math.nan, [math.inf], object(), Unwritable(), CYCLE, Foreign])
+@pytest.mark.parametrize("default", [math.nan, [math.inf], object(), Unwritable(), CYCLE, Foreign, SecretStr("x")])
 def test_a_default_that_is_no_json_is_told(default: Any):
     """By one exception, whatever the value does."""
     with pytest.raises(PydanticSerializationError):
@@ -732,6 +767,21 @@ def test_defaults_inside_types_are_shown_alike():
     properties = Adapter(Defaults).schema("validation")["properties"]
     assert (["a", "b"], "aGk=", "red") == tuple(properties[name]["default"] for name in ("names", "data", "color"))
     assert "default" not in properties["ratio"]
+
+
+def test_a_default_in_a_schema_of_results_is_shown_as_it_is_written():
+    """By the names of results, with the fields that arguments lack."""
+
+    class Holder(BaseModel):
+        named: Named = Named(SENT=1)
+        data: NamedData = NamedData(1)
+
+    sent, got = (Adapter(Holder).schema(mode)["properties"] for mode in ("validation", "serialization"))
+    assert ({"SENT": 1, "count": 3, "more": ["a", "b"]}, {"SENT": 1}) == tuple(
+        each["default"] for each in sent.values()
+    )
+    assert {"WRITTEN": 1, "count": 3, "more": ["a", "b"]} == got["named"]["default"]
+    assert {"n": 1, "made": 2} == got["data"]["default"]
 
 
 def test_text_is_json_that_can_be_sent():

@@ -7,6 +7,7 @@ the compiled schema is rebuilt with ours: bytes are base64, NaN is rejected, and
 from __future__ import annotations
 
 import dataclasses
+import enum
 import json
 import math
 import re
@@ -17,7 +18,8 @@ from functools import cached_property
 from typing import Any, Final, Literal, cast, get_args
 
 import typing_extensions
-from pydantic import TypeAdapter, ValidationError
+from pydantic import AliasChoices, BaseModel, RootModel, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 from pydantic_core import (
     PydanticOmit,
@@ -31,7 +33,7 @@ from pydantic_core import (
 from prowess.errors import named_error
 from prowess.jsontypes import Json, Schema
 from prowess.patterns import lazy_pattern
-from prowess.schemas.choices import described_choice, is_choice
+from prowess.schemas.choices import as_key, described_choice, is_choice, written
 from prowess.schemas.core_schemas import (
     WIRE,
     Rebuilder,
@@ -238,14 +240,52 @@ def record(fields: dict[str, Any], *, extra: Any = None) -> Any:
     return _typed_dict("Arguments", fields, **open_or_closed)
 
 
-def as_default(value: Any) -> Json:
-    """A default value as JSON, the same in every process. Raises `PydanticSerializationError` if JSON has no form for it."""
+def as_default(value: Any, mode: JsonSchemaMode = "validation") -> Json:
+    """A default as clients send it, or get it, the same in every process. Raises `PydanticSerializationError` without one."""
     try:
-        data: Any = to_jsonable_python(value, by_alias=True, bytes_mode="base64")
+        data = to_jsonable_python(_shown(value, mode), by_alias=True, bytes_mode="base64")
         json.dumps(data, allow_nan=False)
-    except Exception as error:  # an author's serializer may raise anything
+    except Exception as error:  # a property of the author may raise anything
         raise PydanticSerializationError(str(error)) from error
-    return sorted(data, key=json.dumps) if isinstance(value, (set, frozenset)) else data
+    return data
+
+
+def _shown(value: Any, mode: JsonSchemaMode) -> Any:
+    """A default with the names of its fields that clients use. Serializers of the author are for results."""
+    if hasattr(value, "get_secret_value"):
+        raise ValueError("a secret is not shown")
+    if isinstance(value, enum.Enum):
+        return written(value)
+    if isinstance(value, RootModel):
+        return _shown(cast("Any", value).root, mode)
+    if isinstance(value, BaseModel) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
+        value = _fields_of(value, mode)
+    if isinstance(value, dict):
+        entries = cast("dict[Any, Any]", value)
+        return {as_key(name): _shown(held, mode) for name, held in entries.items()}
+    if isinstance(value, (set, frozenset)):
+        return sorted((as_default(item, mode) for item in cast("Iterable[Any]", value)), key=json.dumps)
+    return [_shown(item, mode) for item in cast("Iterable[Any]", value)] if isinstance(value, (list, tuple)) else value
+
+
+def _fields_of(value: Any, mode: JsonSchemaMode) -> dict[str, Any]:
+    """The fields of a model or a dataclass by the names that clients use."""
+    infos: Mapping[str, FieldInfo] = getattr(cast("Any", type(value)), "__pydantic_fields__", {})
+    names = list(infos)
+    if not isinstance(value, BaseModel):
+        names = [field.name for field in dataclasses.fields(value) if field.init or mode == "serialization"]
+    found = {_alias(name, infos.get(name), mode): getattr(value, name) for name in names}
+    if isinstance(value, BaseModel):
+        computed = type(value).model_computed_fields
+        found.update(value.model_extra or {})
+        found.update({info.alias or name: getattr(value, name) for name, info in computed.items()})
+    return found
+
+
+def _alias(name: str, info: FieldInfo | None, mode: JsonSchemaMode) -> str:
+    alias = None if info is None else info.validation_alias if mode == "validation" else info.serialization_alias
+    choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
+    return next((choice for choice in choices if isinstance(choice, str)), name)
 
 
 def to_text(value: Json) -> str:
@@ -388,7 +428,7 @@ class _SchemaWriter(GenerateJsonSchema):
         return self.handle_invalid_for_json_schema(schema, "a class")
 
     def encode_default(self, dft: Any) -> Any:
-        return as_default(dft)
+        return as_default(dft, self.mode)
 
 
 def _core_schema(annotation: Any, names: dict[str, Any]) -> Any:

@@ -270,6 +270,8 @@ def without_functions(core: Any) -> Any:
                 ref = {"ref": node["ref"]} if "ref" in node else {}
                 keeps = node["type"] == "function-before" or _classes(node, definitions)
                 return {**(copied(node["schema"]) if keeps else _ANY), **ref}
+            if _is_schema(node) and node["type"] == "json":  # a default is what the text means
+                return copied(node.get("schema", _ANY))
             if _is_schema(node) and node["type"] == "default":
                 return {"type": "default", "schema": copied(node["schema"]), "default": None}
             return {key: held if _is_data(node, key) else copied(held) for key, held in _validating(node)}

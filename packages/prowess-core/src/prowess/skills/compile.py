@@ -50,6 +50,7 @@ _COMPOSITION: Final = frozenset({"$ref", "allOf", "anyOf", "dependentRequired", 
 """Keywords with which a schema may require properties besides `required`."""
 _CONTEXTS: Final = ("ctx", "context")
 """The usual names for the context of a call."""
+_PLAIN: Final = frozenset({bool, float, int, str, type(None)})
 _ORDERED: Final = (list, tuple)
 _CONTAINERS: Final = (*_ORDERED, set, frozenset, deque, dict)
 _MEANT: Final = {"settings": "Settings", "logger": "logging.Logger", "log": "logging.Logger", "paths": "ConfigPaths"}
@@ -550,7 +551,7 @@ class _Compiler:
         self._check_possible(schema, fields)
         for field in fields:
             if field.has_plain_default and field.sent_as in schema["properties"]:  # `SkipJsonSchema` may hide it
-                _show_default(schema["properties"][field.sent_as], field.default)
+                _show_default(schema, field)
         return schema
 
     def _check_possible(self, schema: Schema, fields: list[_Field]) -> None:
@@ -695,11 +696,12 @@ def _is_shown(default: Any) -> bool:
     return default is not MISSING
 
 
-def _show_default(schema: Schema, default: Any) -> None:
-    with contextlib.suppress(
-        PydanticSerializationError
-    ):  # a default that is not JSON is omitted from the schema, but used in the call
-        schema["default"] = as_default(default)
+def _show_default(schema: Schema, field: _Field) -> None:
+    """Add a default to the schema of its parameter. One that a client cannot send is used in the call, but not shown."""
+    with contextlib.suppress(PydanticSerializationError):
+        shown = as_default(field.default)
+        if type(field.default) in _PLAIN or not _misfits(schema, dataclasses.replace(field, written=shown)):
+            schema["properties"][field.sent_as]["default"] = shown
 
 
 def _has_required_nullable(schema: Schema) -> bool:
