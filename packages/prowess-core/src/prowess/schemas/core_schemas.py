@@ -8,7 +8,6 @@ class is trusted: the validators of a class are for raw input, and have already 
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, cast
 
@@ -364,8 +363,6 @@ def _with_all_entries(schema: dict[str, Any]) -> Any:
             raise PydanticCustomError(
                 "keys_alike", "two of its keys are the same for its type, so an entry would be lost"
             )
-        if isinstance(entries, defaultdict):
-            return defaultdict(cast("defaultdict[Any, Any]", entries).default_factory, read)
         return type(entries)(read)
 
     keys = _outside(schema["keys_schema"], lambda keys: core_schema.no_info_after_validator_function(_Key, keys))
