@@ -255,6 +255,10 @@ async def test_a_generator_that_may_return_something_can_return_none(tmp_path: P
         yield "reading"
 
     @skill_command
+    def only_yields() -> Generator[str, None, None]:
+        yield "reading"
+
+    @skill_command
     def in_thread() -> Generator[str, None, int | None]:
         return (yield from steps())
 
@@ -273,7 +277,8 @@ async def test_a_generator_that_may_return_something_can_return_none(tmp_path: P
     async with Runtime.open(tmp_path) as runtime:
         for command in (in_thread, on_loop, made_by_a_coroutine, made_by_a_function):
             assert ("ok", None) == ((outcome := await call(runtime, command)).kind, outcome.value)
-        assert ["reading"] == (await call(runtime, skill_command(steps))).value
+        for command in (only_yields, skill_command(steps)):
+            assert ["reading"] == (await call(runtime, command)).value
 
 
 @pytest.mark.parametrize("is_async", [True, False])
