@@ -13,7 +13,7 @@ import math
 import re
 import threading
 import uuid
-from collections import defaultdict, deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +33,8 @@ from pydantic import (
     Field,
     PrivateAttr,
     SecretStr,
+    StrictBool,
+    StringConstraints,
     model_validator,
 )
 from pydantic_core import from_json
@@ -310,6 +312,12 @@ class Extra(BaseModel, extra="allow"):
     pass
 
 
+class Named(BaseModel, extra="allow"):
+    """Takes a key with the name of its private attribute."""
+
+    _n: int = PrivateAttr(0)
+
+
 class Plain:
     """An object without a `repr` of its own."""
 
@@ -340,7 +348,7 @@ EQUAL: list[tuple[Any, list[Any]]] = [
     (dict[str, int], [{"a": 1, "b": 2}, {"b": 2, "a": 1}]),
     (set[str], [["a", "b", "c"], ["c", "b", "a", "a"]]),
     (Any, [{"a": {"b": 1, "c": [1]}}, {"a": {"c": [1], "b": 1}}]),
-    (Login, [{"user": "u", "password": "p"}, {"password": "p", "user": "u", "hidden": ""}]),
+    (Login, [{"user": "u", "password": "p"}, {"password": "p", "user": "u"}]),
     (Path, ["/a/b", "/a//b"]),
     (decimal.Decimal, ["1.5", 1.5]),
     (re.Pattern[str], ["a", "a"]),
@@ -367,6 +375,9 @@ DIFFERENT: list[tuple[Any, list[Any]]] = [
     (re.Pattern[str], ["a" * 300, "a" * 301]),
     (Whole, [1, 2]),
     (Counted | int, [{"n": 1}, {"n": 2}]),
+    (Login, [{"user": "u", "password": "p"}, {"user": "u", "password": "p", "hidden": ""}]),
+    (Named, [{"_n": 1}, {"_n": 2}, {"n": 1}]),
+    (OrderedDict[str, int], [{"a": 1, "b": 2}, {"b": 2, "a": 1}]),
 ]
 
 
@@ -690,6 +701,10 @@ class Strict(BaseModel):
         (Numbered, {"held": {"1": "", "+1": ""}}, "it.held"),
         (defaultdict[int, list[int]], {"1": [], " 1": []}, "it"),
         (Steps, {"1": {"2": {}, "02": {}}}, 'it["1"]'),
+        (Strict, {"held": {"1": "a", "01": "b"}}, "it.held"),
+        (tuple[dict[int, str], Path, StrictBool], [{"1": "a", "01": "b"}, ".", True], "it[0]"),
+        (dict[Path, int], {"a/b": 1, "a//b": 2}, "it"),
+        (Counter[Annotated[str, StringConstraints(to_lower=True)]], {"a": 1, "A": 2}, "it"),
     ],
 )
 def test_keys_that_are_read_alike_lose_no_entry(runtime: Runtime, annotation: Any, sent: Any, place: str):
@@ -712,15 +727,29 @@ def test_keys_that_are_read_alike_lose_no_entry(runtime: Runtime, annotation: An
         (Numbered, {"held": {"1": "_w=="}}, Numbered(held={1: b"\xff"})),
         (Strict, {"held": {"1": "a"}}, Strict(held={1: "a"})),
         (Steps, {"1": {"2": {}}}, {1: {2: {}}}),
+        (dict[int, Strict], {"1": {"held": {"1": "a"}}}, {1: Strict(held={1: "a"})}),
+        (dict[int, dt.date | dt.datetime], {"1": "2026-01-01T00:00:00"}, {1: dt.datetime(2026, 1, 1)}),
+        (dict[int, str | uuid.UUID], {"1": str(uuid.UUID(int=1))}, {1: uuid.UUID(int=1)}),
+        (Counter[int], {"1": 2}, Counter({1: 2})),
     ],
 )
 def test_keys_that_differ_are_read_as_ever(runtime: Runtime, annotation: Any, sent: Any, value: Any):
-    """Also those of a strict type, and bytes beside them."""
+    """Also those of a strict type. What is beside them is read by the rules for JSON."""
 
     def function(it: Any) -> None: ...
 
     function.__annotations__["it"] = annotation
-    assert {"it": value} == _reader(function, runtime).from_json({"it": sent})
+    read = _reader(function, runtime).from_json({"it": sent})
+    assert {"it": value} == read
+    assert type(value) is type(read["it"])
+
+
+def test_a_dict_with_a_factory_keeps_it(runtime: Runtime):
+    """The function may ask for a key that it lacks."""
+
+    def function(it: defaultdict[int, list[int]]) -> None: ...
+
+    assert [] == _reader(function, runtime).from_json({"it": {"1": [2]}})["it"][3]
 
 
 def test_very_many_problems_of_an_array_are_counted_and_not_listed(runtime: Runtime):

@@ -8,7 +8,7 @@ import gc
 import itertools
 import math
 import threading
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +246,39 @@ async def test_a_generator_that_returns_something_gives_that(tmp_path: Path):
 
     async with Runtime.open(tmp_path) as runtime:
         assert 7 == (await call(runtime, steps)).value
+
+
+async def test_a_generator_that_may_return_something_can_return_none(tmp_path: Path):
+    """Its type says whether the result is what it returns or what it yields. `Any` says neither."""
+
+    def steps() -> Generator[str, None, Any]:
+        yield "reading"
+
+    @skill_command
+    def only_yields() -> Generator[str, None, None]:
+        yield "reading"
+
+    @skill_command
+    def in_thread() -> Generator[str, None, int | None]:
+        return (yield from steps())
+
+    @skill_command(thread=False)
+    def on_loop() -> Generator[str, None, int | None]:
+        return (yield from steps())
+
+    @skill_command
+    async def made_by_a_coroutine() -> Generator[str, None, int | None]:
+        return steps()
+
+    @skill_command
+    def made_by_a_function() -> Awaitable[Generator[str, None, int | None]]:
+        return made_by_a_coroutine.raw()
+
+    async with Runtime.open(tmp_path) as runtime:
+        for command in (in_thread, on_loop, made_by_a_coroutine, made_by_a_function):
+            assert ("ok", None) == ((outcome := await call(runtime, command)).kind, outcome.value)
+        for command in (only_yields, skill_command(steps)):
+            assert ["reading"] == (await call(runtime, command)).value
 
 
 @pytest.mark.parametrize("is_async", [True, False])

@@ -82,11 +82,11 @@ def test_methods_are_refused(function: Any, problem: str):
 @pytest.mark.parametrize(
     "function, problem",
     [
-        (functools.partial(plain, 1), "an instance of partial cannot be a command"),
+        (functools.partial(plain, 1), "command 'partial': an instance of partial cannot be a command"),
         (Thing, "command 'Thing': a class cannot be a command"),
-        (Thing(), "an instance of Thing cannot be a command"),
+        (Thing(), "command 'Thing': an instance of Thing cannot be a command"),
         (len, "command 'len': an instance of builtin_function_or_method cannot be a command"),
-        ("name", "an instance of str cannot be a command"),
+        ("name", "command 'name': an instance of str cannot be a command"),
     ],
 )
 def test_other_callables_are_refused(function: Any, problem: str):

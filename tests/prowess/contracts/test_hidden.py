@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from prowess import Runtime
-from prowess.contracts.contract import Contract
+from prowess.contracts.contract import Contract, Policies
 from prowess.contracts.hidden import hidden_in, hidden_of
 
 
@@ -49,6 +49,8 @@ def test_ordinary_texts_are_left_alone(text: str) -> None:
         ("a\ufeff", "U+FEFF"),
         ("a\u3164", "U+3164 (HANGUL FILLER)"),
         ("a\u2028b", "U+2028"),
+        ("a\ud800", "U+D800 (a lone surrogate) at character 2"),
+        ("\udfffa", "U+DFFF"),
     ],
 )
 def test_hidden_characters_are_named(text: str, found: str) -> None:
@@ -69,6 +71,8 @@ def _contract(**more: object) -> Contract:
         (_contract(input_schema={"properties": {"x\u200b": {}}}), "a name in input_schema.properties"),
         (_contract(tags=("\x07",)), "tags"),
         (_contract(meta={"\x07": 1}), "a name in meta"),
+        (_contract(category="\ud800"), "category"),
+        (_contract(policies=Policies(run_on="gpu\ud800")), "policies.run_on"),
     ],
 )
 def test_every_text_of_a_contract_is_looked_at(contract: Contract, where: str) -> None:

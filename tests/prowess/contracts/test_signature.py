@@ -263,6 +263,11 @@ async def test_an_unresolvable_annotation_fails_its_command_and_no_other(tmp_pat
 # --- results
 
 
+Rows = typing_extensions.TypeAliasType("Rows", Iterator[int])
+Whole = typing_extensions.TypeAliasType("Whole", int)
+Same = typing_extensions.TypeAliasType("Same", "Same")
+
+
 @pytest.mark.parametrize(
     "written, result",
     [
@@ -285,6 +290,13 @@ async def test_an_unresolvable_annotation_fails_its_command_and_no_other(tmp_pat
         (Generator, list[Any]),
         (typing.Generator, list[Any]),
         (list[Iterator[int]], list[Iterator[int]]),
+        (Annotated[Iterator[int], "rows"], Annotated[list[int], "rows"]),
+        (Annotated[Generator[int, None, str], "a", "b"], Annotated[str, "a", "b"]),
+        (Annotated[Awaitable[Annotated[Iterator[int], "a"]], "b"], Annotated[list[int], "a", "b"]),
+        (Rows, list[int]),
+        (Annotated[int, "a"], Annotated[int, "a"]),
+        (Whole, Whole),
+        (Same, Same),
     ],
 )
 def test_what_is_yielded_is_a_list(written: Any, result: Any):
@@ -302,6 +314,27 @@ def test_an_unannotated_result_is_missing():
     def function(): ...
 
     assert MISSING is read(declared(function)).returns
+
+
+@pytest.mark.parametrize(
+    "written, final",
+    [
+        (Generator[int, None, str | None], True),
+        (Annotated[Generator[int, None, str], "a"], True),
+        (Coroutine[Any, Any, Generator[int, None, str]], True),
+        (Generator[int, None, None], False),
+        (Generator[int, None, Any], False),
+        (Generator[int], False),
+        (Generator, False),
+        (Rows, False),
+        (str, False),
+    ],
+)
+def test_the_type_of_a_generator_says_whether_its_return_value_is_the_result(written: Any, final: bool):
+    def function() -> Any: ...
+
+    function.__annotations__["return"] = written
+    assert final is read(declared(function)).final
 
 
 async def an_async_function() -> None: ...

@@ -786,6 +786,31 @@ async def test_setting_becomes_what_the_parameter_is_annotated_as(
         assert "perhaps" not in outcome.text
 
 
+@pytest.mark.parametrize(
+    ("hosts", "limits", "problem"),
+    [
+        ('["a", "b"]', '{"calls": 3}', ""),
+        ("a, b", '{"calls": 3}', "the setting 'api.hosts' does not fit the parameter 'api_hosts': Input should be a"),
+        ('["a"]', '{"calls": "many"}', "the environment variable 'LIMITS' does not fit the parameter 'limits'"),
+    ],
+)
+async def test_lists_and_tables_are_json_in_the_environment(
+    hosts: str, limits: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a variable can replace what a file sets."""
+    monkeypatch.setenv("PROWESS_API__HOSTS", hosts)
+    monkeypatch.setenv("LIMITS", limits)
+    (tmp_path / "prowess.toml").write_text("[api]\nhosts = ['x']\n", "utf-8")
+
+    @skill_command(inject_settings=["api.hosts", "env:LIMITS"])
+    def show(api_hosts: list[str], limits: dict[str, int]) -> str:
+        return f"{api_hosts} {limits}"
+
+    async with Runtime.open(tmp_path) as runtime:
+        outcome = await call(runtime, show)
+    assert problem in outcome.text if problem else "['a', 'b'] {'calls': 3}" == outcome.text
+
+
 async def test_setting_for_a_parameter_without_a_type_is_given_as_it_is(tmp_path: Path) -> None:
     """There is nothing to make of it."""
     (tmp_path / "prowess.toml").write_text("[api]\nstrict = 'x'\n", "utf-8")

@@ -10,20 +10,27 @@ import json
 import types
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, NamedTuple, TypedDict
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 
 import mcp_types
 import pytest
 from jsonschema import Draft202012Validator
 from pydantic import (
+    AfterValidator,
+    Base64Bytes,
+    Base64Str,
     BaseModel,
     ConfigDict,
     Field,
+    HttpUrl,
     PlainSerializer,
+    SecretBytes,
+    SecretStr,
     SerializeAsAny,
+    UrlConstraints,
     WithJsonSchema,
     WrapSerializer,
     field_serializer,
@@ -711,6 +718,14 @@ class Extra(Base):
     model_config = ConfigDict(extra="allow")
 
 
+class Either(Base):
+    model_config = ConfigDict(polymorphic_serialization=True)
+
+
+class EitherWithMore(Either):
+    more: int = 3
+
+
 class Holder(BaseModel):
     open: SerializeAsAny[Base]
     closed: Base
@@ -727,6 +742,13 @@ SAID = {"type": "object", "properties": {"a": {"type": "integer"}}}
         (Wrapped(), Wrapped),
         ({"k": Wrapped()}, dict[str, Wrapped]),
         (Extra.model_validate({"b": 1}), Extra),
+        (EitherWithMore(), Either),
+        ([SecretStr("a" * 12)], list[Annotated[SecretStr, Field(min_length=12)]]),
+        ({"a": SecretBytes(b"a")}, dict[str, Annotated[SecretBytes, Field(max_length=3)]]),
+        ([HttpUrl("http://a.b/ä")], list[Annotated[HttpUrl, UrlConstraints(max_length=12)]]),
+        (["abc"], list[Annotated[Base64Str, Field(max_length=3)]]),
+        ([b"abc"], list[Annotated[Base64Bytes, Field(max_length=3)]]),
+        ([EitherWithMore(), Either()], list[Either]),
         (Holder(open=Sub(), closed=Sub()), Holder),
         ([Sub()], list[SerializeAsAny[Base]]),
         (
@@ -744,6 +766,62 @@ async def test_every_profile_shows_a_schema_that_its_value_meets(value: Any, ret
         schema = profile.output_schema(outcome.contract)
         if schema is not None:
             Draft202012Validator(schema).validate(outcome.payload(name)["structuredContent"])
+
+
+THRICE = AfterValidator(lambda value: value * 3)
+
+
+@pytest.mark.parametrize(
+    ("value", "returns", "problem"),
+    [
+        (2, Annotated[int, Field(le=5), THRICE], "result: expected at most 5, got 6"),
+        ([1], Annotated[list[int], Field(max_length=2), THRICE], "result: expected at most 2 items, got [1, 1, 1]"),
+        ("abc", Annotated[str, THRICE, Field(max_length=5)], "expected a string of at most 5 characters, got"),
+        (1, Annotated[int | str, AfterValidator(lambda _: None)], "result: expected integer or string, got null"),
+    ],
+)
+async def test_a_validator_does_not_lead_around_a_limit(value: Any, returns: Any, problem: str) -> None:
+    """The schema states the limit, whenever it was checked."""
+    assert problem in await refused(value, returns)
+
+
+class Kind(enum.Enum):
+    A = "a"
+
+
+class Hour(enum.Enum):
+    NOON = time(12)
+
+
+@pytest.mark.parametrize(
+    ("value", "items"),
+    [
+        ({Path("a"), "a"}, Path | str),
+        ({Kind.A, "a"}, Kind | str),
+        ({SecretStr("a"), SecretStr("b")}, SecretStr),
+        ({1.1, 1.2}, Annotated[float, PlainSerializer(round, return_type=int)]),
+        ({"ab", "cd"}, Annotated[str, PlainSerializer(len, return_type=int)] | int),
+        ({(1,), frozenset([1])}, tuple[int, ...] | frozenset[int]),
+        ({Path("a"), "a"}, Any),
+        ({Path("a")}, Path),
+    ],
+)
+async def test_items_of_a_set_may_be_written_alike(value: Any, items: Any) -> None:
+    """Its schema promises nothing else."""
+    for collected, kind in ((value, set[items]), (frozenset(value), frozenset[items])):
+        outcome = await call([collected], list[kind])
+        assert outcome.contract is not None
+        Draft202012Validator(outcome.contract.output.schema).validate(outcome.value)
+        assert "uniqueItems" not in outcome.contract.output.schema["items"]
+
+
+@pytest.mark.parametrize(
+    "items", [int, str, float | None, date, Literal["a", 1], Kind, Hour | None, int | str | bool | None]
+)
+async def test_items_of_a_set_that_are_written_apart_are_unique(items: Any) -> None:
+    outcome = await call(set(), set[items])
+    assert outcome.contract is not None
+    assert outcome.contract.output.schema["uniqueItems"] is True
 
 
 @pytest.mark.parametrize("extra", [0.5, 2**70, "é", True, None, [1, {"deep": [[]]}], {"a": ()}])

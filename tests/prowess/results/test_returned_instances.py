@@ -36,6 +36,7 @@ from pydantic import (
     model_validator,
 )
 from pydantic.dataclasses import dataclass as pydantic_dataclass
+from pydantic.json_schema import WithJsonSchema
 from pydantic_core import core_schema
 
 from prowess import Outcome, Runtime, skill_command
@@ -252,6 +253,94 @@ async def test_validators_of_a_scalar_run_once():
     assert 2 == await written(2, Annotated[int, AfterValidator(note)])
     assert "output" == (await returned(3, Annotated[int, AfterValidator(note)])).kind
     assert [2, 3] == seen
+
+
+class Said:
+    """Metadata with a JSON Schema of its own."""
+
+    def __get_pydantic_json_schema__(self, _core: Any, _handler: Any) -> Any:
+        return {"type": "number"}
+
+
+def day_of(text: str) -> dt.date:
+    return dt.datetime.strptime(text, "%d.%m.%Y").date()
+
+
+def split(text: str, handler: Any) -> Any:
+    return handler(text.split(","))
+
+
+DAY: Any = Annotated[dt.date, BeforeValidator(day_of)]
+PLAIN_DAY: Any = Annotated[dt.date, PlainValidator(day_of, json_schema_input_type=str)]
+WORDS: Any = Annotated[list[str], WrapValidator(split)]
+
+
+class Dated(BaseModel):
+    day: DAY
+    until: PLAIN_DAY
+    where: Annotated[Path, BeforeValidator(lambda text: text.strip())]
+
+
+class Noted(typing_extensions.TypedDict):
+    day: DAY
+    words: WORDS
+
+
+async def test_a_validator_for_raw_input_leaves_other_values_alone():
+    """What a command makes of its arguments has their type, and no longer the form in which they are sent."""
+    leap, made = dt.date(2024, 2, 29), {"day": "2024-02-29", "until": "2024-02-29", "where": "a"}
+    for annotation in (DAY, PLAIN_DAY):
+        assert "2024-02-29" == await written(leap, annotation)
+        assert "2024-02-29" == await written("29.02.2024", annotation)
+        assert "output" == (await returned([leap], annotation)).kind
+    assert ["a"] == await written(["a"], WORDS)
+    assert ["a", "b"] == await written("a,b", WORDS)
+    assert {"day": "2024-02-29", "words": ["a"]} == await written({"day": leap, "words": ["a"]}, Noted)
+    assert made == await written(Dated(day="29.02.2024", until="29.02.2024", where=" a"), Dated)
+    assert made == await written({"day": leap, "until": leap, "where": Path("a")}, Dated)
+
+
+async def test_python_code_may_pass_what_a_validator_for_raw_input_makes(tmp_path: Path):
+    """As it may pass any other instance."""
+
+    @skill_command
+    async def show(day: DAY, until: PLAIN_DAY, words: WORDS) -> str:
+        return f"{day} {until} {words}"
+
+    async with Runtime.open(tmp_path):
+        payload = await show(dt.date(2024, 2, 29), dt.date(2024, 3, 1), ["a"])
+    assert "2024-02-29 2024-03-01 ['a']" == payload["content"][0]["text"]
+
+
+@pytest.mark.parametrize("how", [PlainValidator(lambda value: value), PlainValidator(lambda value, _info: value)])
+@pytest.mark.parametrize(
+    "annotation, value, shown",
+    [
+        (dt.timedelta, dt.timedelta(1), "P1D"),
+        (set[int], {1}, [1]),
+        (decimal.Decimal, decimal.Decimal("1.50"), "1.50"),
+        (Taxed, taxed(), TAX),
+        (int, 1, 1),
+    ],
+)
+async def test_a_type_behind_a_plain_validator_is_written_like_any_other(
+    annotation: Any, value: Any, shown: Any, how: Any
+):
+    """Pydantic writes it, and then what was written as if it had the type once more."""
+    assert shown == await written(value, Annotated[annotation, how])
+    assert [shown] == await written([value], list[Annotated[annotation, how]])
+
+
+@pytest.mark.parametrize(
+    "said", [WithJsonSchema({"type": "number"}), Field(json_schema_extra={"type": "number"}), Said()]
+)
+async def test_a_schema_of_the_author_is_not_believed(said: Any):
+    """A client would refuse a result that breaks it."""
+    outcome = await returned([decimal.Decimal("1.5")], list[Annotated[decimal.Decimal, said]])
+    assert "output" == outcome.kind
+    assert 'result[0]: expected number, got "1.5"' in outcome.text
+    exact = PlainSerializer(float, return_type=float)
+    assert [1.5] == await written([decimal.Decimal("1.5")], list[Annotated[decimal.Decimal, exact, said]])
 
 
 class Popping(BaseModel):

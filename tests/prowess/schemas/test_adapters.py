@@ -21,7 +21,10 @@ import typing_extensions
 from jsonschema import Draft202012Validator
 from pydantic import (
     AfterValidator,
+    AliasChoices,
+    AliasPath,
     Base64Bytes,
+    Base64Str,
     Base64UrlBytes,
     BaseModel,
     ConfigDict,
@@ -29,6 +32,7 @@ from pydantic import (
     Json,
     PlainSerializer,
     RootModel,
+    SecretStr,
     ValidationError,
     WrapSerializer,
     computed_field,
@@ -256,6 +260,86 @@ def test_aliases_are_the_names_on_the_wire():
     assert model == adapter.read({"some_name": 1, "nested": [{"some_name": 2, "DATA": b"hi"}]})
     with pytest.raises(ValidationError):
         adapter.read_json('{"some_name": 1}')
+
+
+class ByName(BaseModel):
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=False)
+    some_name: int = Field(alias="SOME")
+    more: ByName | None = None
+
+
+def test_a_model_that_reads_names_alone_can_be_sent_by_its_schema():
+    """Which has the aliases, as what is written."""
+    adapter = Adapter(list[ByName])
+    sent = [{"SOME": 1, "more": {"SOME": 2, "more": None}}]
+    Draft202012Validator(adapter.schema("validation")).validate(sent)
+    assert sent == adapter.dump(adapter.read_json(to_json(sent)))
+
+
+def test_a_limit_of_decoded_text_is_not_one_of_its_encoded_form():
+    """A client sends four letters for three."""
+    limited = Annotated[Base64Str, Field(max_length=3)]
+    for annotation in (limited, Annotated[Base64Bytes, Field(max_length=3)]):
+        assert Draft202012Validator(Adapter(annotation).schema("validation")).is_valid("YWJj")
+    assert "abc" == Adapter(limited).read_json('"YWJj"')
+    assert 2 == Adapter(Annotated[SecretStr, Field(min_length=2)]).schema("validation")["minLength"]
+
+
+class ByPath(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    lat: float = Field(validation_alias=AliasPath("place", 0))
+    lon: float = Field(validation_alias=AliasChoices(AliasPath("place", 1), AliasPath("x")))
+    name: str = Field(validation_alias=AliasPath("called"))
+
+
+@pydantic_dataclass
+class DataByPath:
+    lat: float = Field(validation_alias=AliasPath("place", "lat"))
+
+
+class DictByPath(typing_extensions.TypedDict):
+    lat: Annotated[float, Field(validation_alias=AliasPath("place", 0))]
+
+
+@pytest.mark.parametrize(
+    "annotation, sent, by_path",
+    [
+        (ByPath, {"lat": 1, "x": 2, "called": "a"}, {"place": [1, 2], "called": "a"}),
+        (DataByPath, {"lat": 1}, {"place": {"lat": 1}}),
+        (DictByPath, {"lat": 1}, {"place": [1]}),
+    ],
+)
+def test_a_field_with_a_path_can_also_be_sent_by_the_name_that_its_schema_shows(
+    annotation: Any, sent: Any, by_path: Any
+):
+    """A schema cannot show a path."""
+    adapter = Adapter(annotation)
+    schema = adapter.schema("validation")
+    assert sent.keys() == schema["properties"].keys()
+    assert adapter.read_json(to_json(by_path)) == adapter.read_json(to_json(sent))
+    assert adapter.dump(adapter.read_json(to_json(sent)))["lat"] == 1
+
+
+class Doubled(BaseModel):
+    model_config = ConfigDict(json_schema_mode_override="serialization")
+    n: dt.timedelta
+
+    @computed_field
+    @property
+    def twice(self) -> int:
+        return 2
+
+
+class Sent(Doubled):
+    model_config = ConfigDict(json_schema_mode_override="validation")
+
+
+@pytest.mark.parametrize("cls", [Doubled, Sent])
+def test_a_schema_describes_its_own_direction(cls: type[BaseModel]):
+    """Whatever a model asks for: a client cannot send what is computed, and gets it."""
+    adapter = Adapter(cls)
+    assert {"n"} == adapter.schema("validation")["properties"].keys()
+    assert {"n", "twice"} == adapter.schema("serialization")["properties"].keys()
 
 
 def test_bytes_are_base64_in_either_alphabet():
@@ -599,6 +683,35 @@ def test_values_that_look_like_schemas_are_only_values():
 # --- defaults and texts
 
 
+class Named(BaseModel):
+    """Is written in another way than it is sent."""
+
+    n: int = Field(validation_alias=AliasChoices(AliasPath("x", 0), "SENT"), serialization_alias="WRITTEN")
+    count: int = Field(3, exclude=True)
+    more: set[str] = {"b", "a"}
+
+    @field_serializer("n")
+    def as_text(self, value: int) -> str:
+        return f"#{value}"
+
+
+@pydantic_dataclass
+class NamedData:
+    n: int = Field(validation_alias="SENT")
+    made: int = field(init=False, default=2)
+
+
+class Lines(RootModel[list[Named]]): ...
+
+
+class Open(BaseModel, extra="allow"):
+    a: int
+
+
+class Corner(enum.Enum):
+    LEFT = (0, 1)
+
+
 @pytest.mark.parametrize(
     "default, shown",
     [
@@ -612,6 +725,12 @@ def test_values_that_look_like_schemas_are_only_values():
         (Inner(DAY), {"when": "2024-02-29"}),
         (Model(SOME_NAME=1), {"SOME_NAME": 1, "DATA": "", "NESTED": [], "DOUBLE": 2}),
         ((1, Path("/a")), [1, "/a"]),
+        ({"x": [{"b", "a", "c"}]}, {"x": [["a", "b", "c"]]}),
+        (Named(SENT=1), {"SENT": 1, "count": 3, "more": ["a", "b"]}),
+        (NamedData(1), {"SENT": 1}),
+        (Lines([Named(SENT=2)]), [{"SENT": 2, "count": 3, "more": ["a", "b"]}]),
+        (Open.model_validate({"a": 1, "b": {2, 1}}), {"a": 1, "b": [1, 2]}),
+        ({Corner.LEFT: Corner.LEFT, 1: 2}, {"[0, 1]": [0, 1], "1": 2}),
     ],
 )
 def test_defaults_are_shown_as_json(default: Any, shown: Any):
@@ -628,7 +747,7 @@ CYCLE: list[Any] = []
 CYCLE.append(CYCLE)
 
 
-@pytest.mark.parametrize("default", [math.nan, [math.inf], object(), Unwritable(), CYCLE, Foreign])
+@pytest.mark.parametrize("default", [math.nan, [math.inf], object(), Unwritable(), CYCLE, Foreign, SecretStr("x")])
 def test_a_default_that_is_no_json_is_told(default: Any):
     """By one exception, whatever the value does."""
     with pytest.raises(PydanticSerializationError):
@@ -648,6 +767,21 @@ def test_defaults_inside_types_are_shown_alike():
     properties = Adapter(Defaults).schema("validation")["properties"]
     assert (["a", "b"], "aGk=", "red") == tuple(properties[name]["default"] for name in ("names", "data", "color"))
     assert "default" not in properties["ratio"]
+
+
+def test_a_default_in_a_schema_of_results_is_shown_as_it_is_written():
+    """By the names of results, with the fields that arguments lack."""
+
+    class Holder(BaseModel):
+        named: Named = Named(SENT=1)
+        data: NamedData = NamedData(1)
+
+    sent, got = (Adapter(Holder).schema(mode)["properties"] for mode in ("validation", "serialization"))
+    assert ({"SENT": 1, "count": 3, "more": ["a", "b"]}, {"SENT": 1}) == tuple(
+        each["default"] for each in sent.values()
+    )
+    assert {"WRITTEN": 1, "count": 3, "more": ["a", "b"]} == got["named"]["default"]
+    assert {"n": 1, "made": 2} == got["data"]["default"]
 
 
 def test_text_is_json_that_can_be_sent():

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, Literal
 
 import pytest
 from jsonschema import Draft202012Validator
-from pydantic import BaseModel, Discriminator, Field, Tag
+from pydantic import BaseModel, Discriminator, Field, RootModel, Tag, ValidationError
 
 from prowess.schemas.adapters import Adapter
-from prowess.schemas.unions import are_apart, loosen_overlapping
+from prowess.schemas.unions import are_apart, loosen_overlapping, require_tags
 
 A: dict[str, Any] = {"properties": {"kind": {"const": "a"}}}
 B: dict[str, Any] = {"properties": {"kind": {"enum": ["b", "c"]}}}
@@ -105,3 +106,85 @@ def test_a_union_with_a_written_tag_is_exact():
     adapter = Adapter(Annotated[Cat | Dog, Field(discriminator="kind")])
     assert "oneOf" in adapter.schema("validation")
     assert "oneOf" in adapter.schema("serialization")
+
+
+# Tags with a default, which pydantic asks for nevertheless
+
+
+class Circle(BaseModel):
+    kind: Literal["circle"] = "circle"
+    radius: float
+
+
+class Square(BaseModel):
+    kind: Literal["square", "box"] = Field("square", alias="kind")
+    side: float
+    inner: Shape | None = None
+
+
+class Cat(BaseModel):
+    kind: Literal["pet"] = "pet"
+    says: Literal["meow"] = "meow"
+
+
+class Dog(BaseModel):
+    kind: Literal["pet"] = "pet"
+    says: Literal["wow"] = "wow"
+
+
+class On(BaseModel):
+    state: Literal["on"] = Field("on", alias="STATE")
+
+
+class Off(BaseModel):
+    state: Literal["off"] = Field("off", alias="STATE")
+
+
+class Pet(RootModel[Annotated[Cat | Dog, Field(discriminator="says")]]): ...
+
+
+Shape = Annotated[Circle | Square, Field(discriminator="kind")]
+Thing = Annotated[Circle | Annotated[Cat | Dog, Field(discriminator="says")], Field(discriminator="kind")]
+Square.model_rebuild()
+
+
+@pytest.mark.parametrize(
+    "annotation, whole, tags",
+    [
+        (Shape, {"kind": "circle", "radius": 1}, ["kind"]),
+        (list[Shape], [{"kind": "box", "side": 1, "inner": {"kind": "circle", "radius": 1}}], ["kind"]),
+        (Thing, {"kind": "pet", "says": "meow"}, ["kind", "says"]),
+        (Pet, {"says": "wow"}, ["says"]),
+        (Annotated[On | Off, Field(discriminator="state")], {"STATE": "off"}, ["STATE"]),
+    ],
+)
+def test_an_input_schema_requires_the_tag(annotation: Any, whole: Any, tags: list[str]):
+    """What a client leaves out by the schema can be left out."""
+    adapter = Adapter(annotation)
+    schema = adapter.schema("validation")
+    Draft202012Validator(schema).validate(whole)
+    adapter.read_json(json.dumps(whole))
+    for tag in tags:
+        first = {**(whole[0] if isinstance(whole, list) else whole)}
+        del first[tag]
+        partial = [first] if isinstance(whole, list) else first
+        assert not Draft202012Validator(schema).is_valid(partial)
+        with pytest.raises(ValidationError):
+            adapter.read_json(json.dumps(partial))
+    assert all("default" not in held["properties"].get(tag, {}) for held in schema["$defs"].values() for tag in tags)
+
+
+def test_a_class_that_is_no_branch_keeps_its_default():
+    """Pydantic fills it in. A schema that is written has the default too, because the field may be absent there."""
+    assert "required" not in Adapter(Cat).schema("validation")
+    assert "kind" not in Adapter(Shape).schema("serialization")["$defs"]["Circle"]["required"]
+
+
+@pytest.mark.parametrize(
+    "branches", [[True, {"$ref": "#/$defs/B"}], [{"$ref": "#"}, {"$ref": "#/$defs/C"}, {"$ref": "#/$defs/Nowhere"}]]
+)
+def test_odd_branches_of_an_author_stay_as_they_are(branches: list[Any]):
+    """Those that are no objects, and references that lead elsewhere."""
+    schema = {"oneOf": branches, "discriminator": BY_KIND, "$defs": {"B": True, "C": {"properties": {"kind": True}}}}
+
+    assert schema == require_tags(schema)

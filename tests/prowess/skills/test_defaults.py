@@ -19,10 +19,14 @@ from pydantic import (
     BeforeValidator,
     DirectoryPath,
     Field,
+    Json,
     PastDate,
     PlainValidator,
+    SecretStr,
+    computed_field,
     model_validator,
 )
+from pydantic_core import from_json, to_json
 
 from prowess import Runtime, skill_command
 from prowess.errors import LoadError
@@ -241,6 +245,39 @@ def test_what_stands_beside_a_type_still_holds_with_the_default_none(entry: Any)
     annotation = Annotated[str, Field(alias="sent", description="what", max_length=3)]
     wanted = {"anyOf": [{"maxLength": 3, "type": "string"}, {"type": "null"}], "default": None, "description": "what"}
     assert {"sent": wanted} == entry(taking(annotation, None)).contract.input_schema["properties"]
+
+
+class Simple(BaseModel):
+    n: int = 1
+    made: list[int] = []
+
+
+class Closed(BaseModel, extra="forbid"):
+    n: int = 1
+
+    @computed_field
+    @property
+    def twice(self) -> int:
+        return 2 * self.n
+
+
+@pytest.mark.parametrize(
+    ("annotation", "default", "shown"),
+    [
+        (Simple, Simple(n=2), {"n": 2, "made": []}),
+        (Closed, Closed(), None),
+        (Json[list[int]], [1], None),
+        (SecretStr, SecretStr("x"), None),
+        (dict[int, set[str]], {1: {"b", "a"}}, {"1": ["a", "b"]}),
+    ],
+)
+async def test_a_default_is_shown_if_a_client_can_send_it(entry: Any, annotation: Any, default: Any, shown: Any):
+    """Otherwise it is only used: a model may repeat what it is shown, as the stars of a secret."""
+    ready = entry(taking(annotation, default))
+    assert shown == from_json(to_json(ready.contract.input_schema["properties"]["x"].get("default")))
+    assert {"x": default} == ready.plan.defaults
+    if shown is not None:
+        assert {"x": default} == ready.plan.reader.from_json({"x": shown})
 
 
 @pytest.mark.parametrize("options", [{}, {"retry_on": ValueError, "max_attempts": 2}], ids=["plain", "retried"])

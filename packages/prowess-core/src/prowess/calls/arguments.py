@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import io
 import os
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from pathlib import PurePath
@@ -253,13 +253,14 @@ class _Canonical:
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
         if isinstance(value, BaseModel):
             private = getattr(value, "__pydantic_private__", None)
-            return [kind, self.of({**vars(value), **(value.model_extra or {}), **(private or {})})]
+            # A function that asks which fields were sent, as by `exclude_unset`, sees whether a default was.
+            return [kind, *map(self.of, (vars(value), value.model_extra, private, value.model_fields_set))]
         if dataclasses.is_dataclass(value):
             fields = {item.name: getattr(value, item.name, None) for item in dataclasses.fields(value)}
             return [kind, self.of({**fields, **getattr(value, "__dict__", {})})]
         if isinstance(value, Mapping):
-            pairs = cast("Mapping[Any, Any]", value).items()
-            return [kind, _sorted([self.of(key), self.of(held)] for key, held in pairs)]
+            pairs = [[self.of(key), self.of(held)] for key, held in cast("Mapping[Any, Any]", value).items()]
+            return [kind, pairs if isinstance(value, OrderedDict) else _sorted(pairs)]
         if isinstance(value, (set, frozenset)):
             return [kind, _sorted(map(self.of, cast("Iterable[Any]", value)))]
         if isinstance(value, (list, tuple, deque)):

@@ -24,15 +24,18 @@ _EXPIRED: Final = object()
 """What a thread returns instead of running the function of an overdue call."""
 
 
-def runner(style: Style, function: Callable[..., Any], threads: Threads, *, thread: bool) -> Run:
-    """How to run a function: async functions on the loop, sync ones in a thread, or on the loop without `thread`."""
+def runner(style: Style, function: Callable[..., Any], threads: Threads, *, thread: bool, final: bool = False) -> Run:
+    """How to run a function: async functions on the loop, sync ones in a thread, or on the loop without `thread`.
+
+    `final` says that the result of a generator is what it returns, even if that is `None`.
+    """
     if style in ("async", "async generator"):
-        return functools.partial(_on_loop, function, threads)
-    return functools.partial(_in_thread if thread else _inline, function, threads)
+        return functools.partial(_on_loop, function, threads, final=final)
+    return functools.partial(_in_thread if thread else _inline, function, threads, final=final)
 
 
 async def _on_loop(
-    function: Callable[..., Any], threads: Threads, call: Call, args: list[Any], kwargs: dict[str, Any]
+    function: Callable[..., Any], threads: Threads, call: Call, args: list[Any], kwargs: dict[str, Any], *, final: bool
 ) -> Any:
     if call.is_overdue:
         await call.expire()
@@ -40,7 +43,7 @@ async def _on_loop(
         value = function(*args, **kwargs)
         if type(value) is CoroutineType:
             value = await cast("Awaitable[Any]", value)
-        return await _finished(value, call, threads) if _is_unfinished(value) else value
+        return await _finished(value, call, threads, final=final) if _is_unfinished(value) else value
     except BaseException as error:
         if is_cancellation(error):
             raise
@@ -48,7 +51,7 @@ async def _on_loop(
 
 
 async def _in_thread(
-    function: Callable[..., Any], threads: Threads, call: Call, args: list[Any], kwargs: dict[str, Any]
+    function: Callable[..., Any], threads: Threads, call: Call, args: list[Any], kwargs: dict[str, Any], *, final: bool
 ) -> Any:
     """Run in a thread, which is abandoned if the call is cancelled."""
 
@@ -56,7 +59,7 @@ async def _in_thread(
         if not call.enter_thread():
             return _EXPIRED
         try:
-            return _collected(function(*args, **kwargs), call)
+            return _collected(function(*args, **kwargs), call, final=final)
         finally:
             call.leave_thread()
 
@@ -69,20 +72,20 @@ async def _in_thread(
     except asyncio.CancelledError:
         call.hang_up()
         raise
-    return await _on_loop(lambda: value, threads, call, [], {}) if _is_unfinished(value) else value
+    return await _on_loop(lambda: value, threads, call, [], {}, final=final) if _is_unfinished(value) else value
 
 
 async def _inline(
-    function: Callable[..., Any], threads: Threads, call: Call, args: list[Any], kwargs: dict[str, Any]
+    function: Callable[..., Any], threads: Threads, call: Call, args: list[Any], kwargs: dict[str, Any], *, final: bool
 ) -> Any:
     if call.is_overdue:
         await call.expire()
     try:
         with stuck():
-            value = _collected(function(*args, **kwargs), call)
+            value = _collected(function(*args, **kwargs), call, final=final)
     except BaseException as error:  # raised by the body, since nothing was awaited here
         raise apart(error) from error
-    return await _on_loop(lambda: value, threads, call, [], {}) if _is_unfinished(value) else value
+    return await _on_loop(lambda: value, threads, call, [], {}, final=final) if _is_unfinished(value) else value
 
 
 # Generators and awaitables, which a plain function may return too
@@ -98,7 +101,7 @@ def _has(value: object, method: str) -> bool:
     return hasattr(type(value), method)
 
 
-async def _finished(value: Any, call: Call, threads: Threads) -> Any:
+async def _finished(value: Any, call: Call, threads: Threads, *, final: bool) -> Any:
     """Await awaitables and collect generators: async ones on the loop, sync ones in a thread."""
     while True:
         if _has(value, "__await__"):
@@ -106,14 +109,14 @@ async def _finished(value: Any, call: Call, threads: Threads) -> Any:
         elif _has(value, "__anext__"):
             value = await _collected_async(value, call)
         elif _has(value, "__next__"):
-            collect = functools.partial(_collected, value, call)
+            collect = functools.partial(_collected, value, call, final=final)
             value = await (call.lane or threads).run(collect, late=_discard, label=call.id)
         else:
             return value
 
 
-def _collected(value: Any, call: Call) -> Any:
-    """The items of an iterator, or the return value of a generator that has one; other values unchanged."""
+def _collected(value: Any, call: Call, *, final: bool) -> Any:
+    """The items of an iterator, or the return value of a generator that has one or is `final`; other values unchanged."""
     if not _has(value, "__next__"):
         return value
     iterator = cast("Iterator[Any]", value)
@@ -125,7 +128,7 @@ def _collected(value: Any, call: Call) -> Any:
             items.append(next(iterator))
             _report(call, items[-1])
     except StopIteration as stop:
-        return items if stop.value is None else stop.value
+        return items if stop.value is None and not final else stop.value
     finally:
         _discard(iterator)
 

@@ -225,7 +225,7 @@ def check_function(function: object, location: Location, kind: str = TOOL) -> Ca
     """Refuse everything except a plain function, with a remedy. `location` is that of the decorator."""
     noun = KINDS[kind].noun
     if (note := note_of(function)) is not None:
-        refuse = Refusal(getattr(function, "__name__", repr(function)), location)
+        refuse = Refusal(_name_of(function), location)
         refuse(
             f"it is already a {KINDS[note.kind].noun}",
             f"Decorate it once; for a second {noun}, decorate its .raw under another name",
@@ -235,11 +235,16 @@ def check_function(function: object, location: Location, kind: str = TOOL) -> Ca
         Refusal(method.__name__, location)(f"methods cannot be {noun}s", _AS_A_FUNCTION)
     if not inspect.isfunction(function):
         what = "a class" if isinstance(function, type) else f"an instance of {type(function).__name__}"
-        Refusal(getattr(function, "__name__", repr(function)), location)(f"{what} cannot be a {noun}", _WRAP_IT)
+        Refusal(_name_of(function), location)(f"{what} cannot be a {noun}", _WRAP_IT)
     owner = function.__qualname__.rpartition(".")[0]
     if owner and not owner.endswith("<locals>"):
         Refusal(function.__name__, location_of(function))(f"it is a method of {owner}", _AS_A_FUNCTION)
     return function
+
+
+def _name_of(thing: object) -> str:
+    """The name of a decorated object for messages, the same in every process."""
+    return thing if isinstance(thing, str) else getattr(thing, "__name__", type(thing).__name__)
 
 
 def check_options(given: Mapping[str, Any], refuse: Refusal) -> None:

@@ -1,7 +1,8 @@
 """Finds invisible characters, which only models read, in the texts of a contract.
 
 Control characters act on a terminal. Tags, zero-width characters, direction overrides and variation selectors can carry
-whole sentences to a model that a reviewer cannot see. Light: it needs a contract but no skill.
+whole sentences to a model that a reviewer cannot see. Nobody can be sent a lone surrogate. Light: it needs a contract but no
+skill.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ _SUSPECT: Final = re.compile(
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"  # controls of shorthand and of music
     "]"
 )
+_UNFIT: Final = re.compile(f"{_SUSPECT.pattern}|[\ud800-\udfff]")
+"""The same, and lone surrogates, which UTF-8 cannot hold."""
 _KEYCAPS: Final = "0123456789#*"
 
 
@@ -35,9 +38,10 @@ def hidden_in(text: str) -> str:
     A joiner is allowed between two emoji and between letters of joining scripts, but not between Latin letters. One variation
     selector after a symbol is allowed too.
     """
-    for found in _SUSPECT.finditer(text):
+    for found in _UNFIT.finditer(text):
         if not _is_ordinary(text, found.start()):
-            name = unicodedata.name(found[0], "a control character")
+            other = "a lone surrogate" if found[0] >= "\ud800" else "a control character"
+            name = unicodedata.name(found[0], other)
             return f"U+{ord(found[0]):04X} ({name}) at character {found.start() + 1}"
     return ""
 
@@ -55,7 +59,7 @@ def _escaped(char: str) -> str:
 def hidden_of(contract: Contract) -> str:
     """The first hidden character in a contract, with its place; an empty string if there is none."""
     shown = contract.to_json()
-    del shown["source"], shown["warnings"], shown["policies"], shown["hints"]
+    del shown["source"], shown["warnings"], shown["hints"]
     return hidden_in_data(shown)
 
 

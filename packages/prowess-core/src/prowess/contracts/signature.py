@@ -43,7 +43,12 @@ _ITERATORS = (
     collections.abc.AsyncIterable,
     collections.abc.AsyncGenerator,
 )
+_ALIASES = tuple(
+    {getattr(module, "TypeAliasType", typing_extensions.TypeAliasType) for module in (typing, typing_extensions)}
+)
 _AWAITABLES = (collections.abc.Awaitable, collections.abc.Coroutine)
+_NO_VALUE = ((), (None,), (type(None),), (Any,))
+"""The return types of generators whose result is what they yield."""
 _PASSED: dict[Any, Passed] = {
     inspect.Parameter.POSITIONAL_ONLY: "by position",
     inspect.Parameter.POSITIONAL_OR_KEYWORD: "either way",
@@ -85,6 +90,8 @@ class Signature:
     """The annotated return type, which `output=` may have replaced in `returns`."""
     names: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Local names for annotations."""
+    final: bool = False
+    """Whether the result is what a generator returns, even if that is `None`, and not what it yields."""
 
     @property
     def positional(self) -> tuple[str, ...]:
@@ -119,11 +126,14 @@ def read(declared: Declaration) -> Signature:
     returns = written.return_annotation if declared.output is None else declared.output
     if returns is not MISSING:
         returns = names.resolve(returns, "the return type")
+    final = _is_final(returns)
     returns = annotated = _result_type(returns)
     if declared.output is not None:
         annotated = _annotated(written.return_annotation, names)
     style = style_of(declared.function)
-    return Signature(tuple(parameters), returns, style, takes_args, each_arg, extra, annotated, names.local_names)
+    return Signature(
+        tuple(parameters), returns, style, takes_args, each_arg, extra, annotated, names.local_names, final
+    )
 
 
 def _annotated(annotation: Any, names: _Names) -> Any:
@@ -202,13 +212,41 @@ def _unqualified(hint: Any, *, required: bool) -> tuple[bool, Any]:
 
 def _result_type(returns: Any) -> Any:
     """The type of the collected result: a list of yielded items, the return value of a generator, or what is awaited."""
-    kind = get_origin(returns) or returns
-    if kind in _AWAITABLES:  # a plain function may return what an async one made
-        return _result_type((get_args(returns) or (Any,))[-1])
+    returns, notes = _awaited(returns)
     item, _, final = (*(get_args(returns) or (Any,)), None, None)[:3]
+    kind = get_origin(returns) or returns
     if kind is collections.abc.Generator:
-        return list[item] if final in (None, type(None)) else final
-    return list[item] if kind in _ITERATORS else returns
+        returns = list[item] if final in (None, type(None)) else final
+    elif kind in _ITERATORS:
+        returns = list[item]
+    return Annotated[(returns, *notes)] if notes else returns
+
+
+def _is_final(returns: Any) -> bool:
+    """Whether a generator is annotated with the type of its return value."""
+    returns, _ = _awaited(returns)
+    return get_origin(returns) is collections.abc.Generator and get_args(returns)[2:] not in _NO_VALUE
+
+
+def _awaited(returns: Any) -> tuple[Any, tuple[Any, ...]]:
+    """The type of what is awaited, because a plain function may return what an async one made; other types unchanged.
+
+    Also the metadata around a generator or an awaitable, which hides it like a type alias.
+    """
+    inner, notes = returns, ()
+    seen: set[int] = set()
+    while id(inner) not in seen and (get_origin(inner) is Annotated or isinstance(inner, _ALIASES)):
+        seen.add(id(inner))  # an alias may mean itself
+        if isinstance(inner, _ALIASES):
+            inner = inner.__value__
+        else:
+            inner, *more = get_args(inner)
+            notes = (*more, *notes)
+    kind = get_origin(inner) or inner
+    if kind in _AWAITABLES:
+        inner, more = _awaited((get_args(inner) or (Any,))[-1])
+        return inner, (*more, *notes)
+    return (inner, notes) if kind is collections.abc.Generator or kind in _ITERATORS else (returns, ())
 
 
 def is_union(annotation: Any) -> bool:

@@ -7,6 +7,7 @@ the compiled schema is rebuilt with ours: bytes are base64, NaN is rejected, and
 from __future__ import annotations
 
 import dataclasses
+import enum
 import json
 import math
 import re
@@ -17,8 +18,9 @@ from functools import cached_property
 from typing import Any, Final, Literal, cast, get_args
 
 import typing_extensions
-from pydantic import TypeAdapter, ValidationError
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic import AliasChoices, BaseModel, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 from pydantic_core import (
     PydanticOmit,
     PydanticSerializationError,
@@ -31,7 +33,7 @@ from pydantic_core import (
 from prowess.errors import named_error
 from prowess.jsontypes import Json, Schema
 from prowess.patterns import lazy_pattern
-from prowess.schemas.choices import described_choice, is_choice
+from prowess.schemas.choices import as_key, described_choice, is_choice, written
 from prowess.schemas.core_schemas import (
     WIRE,
     Rebuilder,
@@ -40,6 +42,9 @@ from prowess.schemas.core_schemas import (
     has_untyped_serializer,
     holds_anything,
     holds_instances,
+    is_changed,
+    is_described,
+    is_written_apart,
     keys_may_meet,
     may_add_keys,
     repeats_matter,
@@ -50,8 +55,9 @@ from prowess.schemas.core_schemas import (
 from prowess.schemas.explicit import validate
 from prowess.schemas.nodes import oneof_as_anyof
 from prowess.schemas.quick import quick_check
+from prowess.schemas.refs import without
 from prowess.schemas.steps import declare_open, prune_titles
-from prowess.schemas.unions import loosen_overlapping
+from prowess.schemas.unions import loosen_overlapping, require_tags
 
 __all__ = ["Adapter", "Misfit", "Unusable", "as_default", "record", "to_text"]
 
@@ -62,6 +68,10 @@ _DECLARING: Final = frozenset(
 )
 """Core schemas of types with declared fields, which allow other fields only if they say so."""
 _SCALARS: Final[Mapping[str, type]] = {"bool": bool, "int": int, "str": str}
+_ANY: Final = {"type": "any"}
+_ENCODED: Final = ("base64", "base64url")
+_REWRITTEN: Final = ("password", "uri")
+"""Formats of texts that are written in another way: masked, or with the escapes of a URL."""
 _encode: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 _typed_dict: Final[Any] = typing_extensions.TypedDict
 
@@ -95,12 +105,12 @@ class Adapter:
             raise Unusable(_reason(error)) from error
 
     def read_json(self, text: bytes | str) -> Any:
-        """A value from JSON text. Raises pydantic's `ValidationError`."""
-        return self._validator.validate_json(text)
+        """A value from JSON text, with the names of the schema. Raises pydantic's `ValidationError`."""
+        return self._validator.validate_json(text, by_alias=True)
 
     def read_until_first(self, text: bytes) -> Any:
         """A value from JSON text. Raises pydantic's `ValidationError` with the first problem of each array."""
-        return self._hasty_reader.validate_json(text)
+        return self._hasty_reader.validate_json(text, by_alias=True)
 
     def read(self, value: Any) -> Any:
         """A value from Python objects; instances pass as they are. Raises pydantic's `ValidationError`."""
@@ -211,7 +221,8 @@ class Adapter:
 
     @cached_property
     def _checks_what_is_written(self) -> bool:
-        return holds_instances(self._core) or has_untyped_serializer(self._core)
+        questions = (holds_instances, has_untyped_serializer, is_described, is_changed)
+        return any(question(self._core) for question in questions)
 
     @cached_property
     def _surely_fits(self) -> Callable[[Json], bool]:
@@ -227,6 +238,8 @@ class Adapter:
             schema = loosen_overlapping(schema)  # a tag with `exclude=True` is not written
             if may_add_keys(self._core):
                 schema = declare_open(schema)
+        else:
+            schema = require_tags(schema)
         return prune_titles(schema)
 
 
@@ -236,14 +249,52 @@ def record(fields: dict[str, Any], *, extra: Any = None) -> Any:
     return _typed_dict("Arguments", fields, **open_or_closed)
 
 
-def as_default(value: Any) -> Json:
-    """A default value as JSON, the same in every process. Raises `PydanticSerializationError` if JSON has no form for it."""
+def as_default(value: Any, mode: JsonSchemaMode = "validation") -> Json:
+    """A default as clients send it, or get it, the same in every process. Raises `PydanticSerializationError` without one."""
     try:
-        data: Any = to_jsonable_python(value, by_alias=True, bytes_mode="base64")
+        data = to_jsonable_python(_shown(value, mode), by_alias=True, bytes_mode="base64")
         json.dumps(data, allow_nan=False)
-    except Exception as error:  # an author's serializer may raise anything
+    except Exception as error:  # a property of the author may raise anything
         raise PydanticSerializationError(str(error)) from error
-    return sorted(data, key=json.dumps) if isinstance(value, (set, frozenset)) else data
+    return data
+
+
+def _shown(value: Any, mode: JsonSchemaMode) -> Any:
+    """A default with the names of its fields that clients use. Serializers of the author are for results."""
+    if hasattr(value, "get_secret_value"):
+        raise ValueError("a secret is not shown")
+    if isinstance(value, enum.Enum):
+        return written(value)
+    if getattr(value, "__pydantic_root_model__", False):  # importing `RootModel` takes 70 ms
+        return _shown(value.root, mode)
+    if isinstance(value, BaseModel) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
+        value = _fields_of(value, mode)
+    if isinstance(value, dict):
+        entries = cast("dict[Any, Any]", value)
+        return {as_key(name): _shown(held, mode) for name, held in entries.items()}
+    if isinstance(value, (set, frozenset)):
+        return sorted((as_default(item, mode) for item in cast("Iterable[Any]", value)), key=json.dumps)
+    return [_shown(item, mode) for item in cast("Iterable[Any]", value)] if isinstance(value, (list, tuple)) else value
+
+
+def _fields_of(value: Any, mode: JsonSchemaMode) -> dict[str, Any]:
+    """The fields of a model or a dataclass by the names that clients use."""
+    infos: Mapping[str, FieldInfo] = getattr(cast("Any", type(value)), "__pydantic_fields__", {})
+    names = list(infos)
+    if not isinstance(value, BaseModel):
+        names = [field.name for field in dataclasses.fields(value) if field.init or mode == "serialization"]
+    found = {_alias(name, infos.get(name), mode): getattr(value, name) for name in names}
+    if isinstance(value, BaseModel):
+        computed = type(value).model_computed_fields
+        found.update(value.model_extra or {})
+        found.update({info.alias or name: getattr(value, name) for name, info in computed.items()})
+    return found
+
+
+def _alias(name: str, info: FieldInfo | None, mode: JsonSchemaMode) -> str:
+    alias = None if info is None else info.validation_alias if mode == "validation" else info.serialization_alias
+    choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
+    return next((choice for choice in choices if isinstance(choice, str)), name)
 
 
 def to_text(value: Json) -> str:
@@ -262,6 +313,11 @@ class _SchemaWriter(GenerateJsonSchema):
         super().__init__(by_alias=True)
         self.ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}
 
+    @property
+    def mode(self) -> JsonSchemaMode:
+        """The given one. A model may ask for another one, which would not describe what it reads or writes."""
+        return self._mode
+
     def bytes_schema(self, schema: Any) -> JsonSchemaValue:  # noqa: ARG002 - a limit counts bytes, not letters of base64
         return {"type": "string", "contentEncoding": "base64url"}
 
@@ -273,6 +329,9 @@ class _SchemaWriter(GenerateJsonSchema):
                 raise
             unmarked = cast("Any", {**schema, "metadata": {}})  # a client receives what it need not send
             shown = super().generate_inner(unmarked)
+        form = shown.get("format")
+        if form in _ENCODED or (form in _REWRITTEN and self.mode == "serialization"):
+            shown = without(shown, "maxLength", "minLength", "pattern")  # they apply to what the text stands for
         if self.mode == "serialization" and "properties" in shown and schema["type"] not in _DECLARING:
             return {
                 "additionalProperties": True,
@@ -343,7 +402,7 @@ class _SchemaWriter(GenerateJsonSchema):
 
     def tagged_union_schema(self, schema: Any) -> JsonSchemaValue:
         shown = super().tagged_union_schema(schema)
-        if isinstance(schema["discriminator"], str):
+        if "discriminator" in shown:
             return shown
         return oneof_as_anyof(shown)  # a function chooses the branch, and a value may fit others as well
 
@@ -352,6 +411,18 @@ class _SchemaWriter(GenerateJsonSchema):
         for pattern, values in shown.pop("patternProperties", {}).items():  # which allows other keys
             names = {**shown.get("propertyNames", {}), "pattern": pattern}
             shown = {**shown, "propertyNames": names, "additionalProperties": values}
+        return shown
+
+    def set_schema(self, schema: Any) -> JsonSchemaValue:
+        return self._without_repeats(schema, super().set_schema(schema))
+
+    def frozenset_schema(self, schema: Any) -> JsonSchemaValue:
+        return self._without_repeats(schema, super().frozenset_schema(schema))
+
+    def _without_repeats(self, schema: Any, shown: JsonSchemaValue) -> JsonSchemaValue:
+        """The schema of a set. Two of its items may be written alike, such as a path and a text."""
+        if self.mode == "serialization" and not is_written_apart(schema.get("items_schema", _ANY)):
+            del shown["uniqueItems"]
         return shown
 
     def function_plain_schema(self, schema: Any) -> JsonSchemaValue:
@@ -366,7 +437,7 @@ class _SchemaWriter(GenerateJsonSchema):
         return self.handle_invalid_for_json_schema(schema, "a class")
 
     def encode_default(self, dft: Any) -> Any:
-        return as_default(dft)
+        return as_default(dft, self.mode)
 
 
 def _core_schema(annotation: Any, names: dict[str, Any]) -> Any:

@@ -24,7 +24,7 @@ from prowess.jsontypes import Json, Schema
 from prowess.schemas.matching import identity
 from prowess.schemas.nodes import json_type
 
-__all__ = ["choice_of", "described_choice", "is_choice", "is_plain", "tags", "written"]
+__all__ = ["as_key", "choice_of", "described_choice", "is_choice", "is_plain", "tags", "written"]
 
 _KEY: Final = "prowess_choice"
 _MOST_SUMS: Final = 6
@@ -193,6 +193,11 @@ def described_choice(schema: Any) -> Schema:
     """The JSON Schema for a core schema from `choice_of`."""
     choice: _Any = schema["metadata"][_KEY]
     return choice.describe()
+
+
+def as_key(member: Any) -> Any:
+    """A member of an enum as the key of an object; other keys unchanged."""
+    return _form(member, as_key=True) if isinstance(member, enum.Enum) else member
 
 
 def _form(member: Any, *, as_key: bool) -> Json:

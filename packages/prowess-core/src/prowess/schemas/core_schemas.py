@@ -11,6 +11,8 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, cast
 
+from pydantic.functional_validators import PlainValidator
+from pydantic.json_schema import WithJsonSchema
 from pydantic.types import Base64Encoder, Base64UrlEncoder, EncodedBytes, EncodedStr
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
@@ -24,6 +26,9 @@ __all__ = [
     "has_untyped_serializer",
     "holds_anything",
     "holds_instances",
+    "is_changed",
+    "is_described",
+    "is_written_apart",
     "keys_may_meet",
     "may_add_keys",
     "repeats_matter",
@@ -56,6 +61,8 @@ _PLAIN_KEYS: Final = ({"type": "any"}, {"type": "str"})
 _ANY: Final = {"type": "any"}
 _DISTINCT: Final = frozenset({"bool", "date", "datetime", "decimal", "enum", "int", "literal", "str", "time", "uuid"})
 """Kinds of keys of which different ones are written differently."""
+_NATIVE: Final = frozenset({"bool", "float", "int", "none", "str"})
+"""Kinds whose different values are different values of JSON."""
 _ANYTHING: Final = frozenset({"any", "is-instance"})
 """Kinds of schemas that accept any content."""
 _WITH_KEYS: Final = frozenset({*_ANYTHING, *_CLASSES, "definition-ref", "dict"})
@@ -117,10 +124,18 @@ class Rebuilder:
         elif kind == "tagged-union":
             sent = {form: rebuilt["choices"][tag] for form, tag in tags(rebuilt["choices"]).items()}
             rebuilt["choices"] = {**sent, **rebuilt["choices"]}
+        elif kind == "function-plain" and _repeats_itself(rebuilt):
+            rebuilt["serialization"] = core_schema.plain_serializer_function_ser_schema(
+                lambda value: value, return_schema=rebuilt["serialization"]["return_schema"]
+            )
         elif kind in _CLASSES:
             rebuilt["config"] = {**rebuilt.get("config", {}), **WIRE}
         if "keys_schema" in schema:
             rebuilt["keys_schema"] = self._key(schema["keys_schema"])
+        if kind in ("model-fields", "typed-dict"):
+            rebuilt["fields"] = {name: _named(name, field) for name, field in rebuilt["fields"].items()}
+        elif kind == "dataclass-args":
+            rebuilt["fields"] = [_named(field["name"], field) for field in rebuilt["fields"]]
         return rebuilt
 
     # Keys of objects, which are strings in JSON
@@ -157,6 +172,23 @@ class Rebuilder:
         rebuilt = self._copied(schema)
         self._rebuilt[ref] = {**rebuilt, "ref": ref, "schema": _with_fields(rebuilt["schema"], added, cls)}
         return core_schema.definition_reference_schema(ref)
+
+
+def _named(name: str, field: dict[str, Any]) -> dict[str, Any]:
+    """A field that is read by a name, which a schema can show, and not only by paths into other values (`AliasPath`)."""
+    alias: Any = field.get("validation_alias", name)
+    if isinstance(alias, str):
+        return field
+    paths: list[Any] = alias if isinstance(alias[0], list) else [alias]
+    if not any(len(path) == 1 for path in paths):
+        paths = [*paths, [name]]
+    return {**field, "validation_alias": paths}
+
+
+def _repeats_itself(schema: dict[str, Any]) -> bool:
+    """Whether a schema comes from `PlainValidator`, which writes a value twice: a date as text, and that text as a date."""
+    how = schema.get("serialization", {})
+    return how.get("type") == "function-wrap" and how["function"].__module__ == PlainValidator.__module__
 
 
 def _distinct(schema: dict[str, Any]) -> dict[str, Any]:
@@ -214,6 +246,7 @@ def trusting(core: Any, *, everywhere: bool) -> Any:
         if everywhere and kind in _INSTANCES and "config" in copy:
             copy["config"] = {**copy["config"], "revalidate_instances": "never"}
         if _runs_function(node):
+            copy = _sparing(copy)
             if everywhere:
                 classes = (*classes, *_owner(node))
             elif not _belongs(node, classes):
@@ -236,6 +269,8 @@ def without_functions(core: Any) -> Any:
                 ref = {"ref": node["ref"]} if "ref" in node else {}
                 keeps = node["type"] == "function-before" or _classes(node, definitions)
                 return {**(copied(node["schema"]) if keeps else _ANY), **ref}
+            if _is_schema(node) and node["type"] == "json":  # a default is what the text means
+                return copied(node.get("schema", _ANY))
             if _is_schema(node) and node["type"] == "default":
                 return {"type": "default", "schema": copied(node["schema"]), "default": None}
             return {key: held if _is_data(node, key) else copied(held) for key, held in _validating(node)}
@@ -262,26 +297,37 @@ def _validating(node: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     return ((key, held) for key, held in node.items() if key != "serialization" or not _is_schema(node))
 
 
+def _sparing(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema whose function may know raw input alone, as one that splits a text: other values go to the type inside it."""
+    kind, function = schema["type"], schema["function"]["function"]
+    if kind == "function-after" or is_choice(schema):
+        return schema
+
+    def read(value: Any, *more: Any) -> Any:
+        try:
+            return function(value, *more)
+        except (AttributeError, TypeError):
+            return more[0](value) if kind == "function-wrap" else value
+
+    return {**schema, "function": {**schema["function"], "function": read}}
+
+
 def _skipping(schema: dict[str, Any], classes: tuple[type[Any], ...]) -> Any:
     def trust(value: Any, handler: Callable[[Any], Any]) -> Any:
         return value if isinstance(value, classes) else handler(value)
 
-    return _wrapped(trust, schema)
+    return _outside(schema, lambda inner: core_schema.no_info_wrap_validator_function(trust, inner))
 
 
-def _wrapped(function: Callable[[Any, Callable[[Any], Any]], Any], schema: dict[str, Any]) -> Any:
-    """A schema inside a validator function, under the same reference."""
-    inner = {key: value for key, value in schema.items() if key != "ref"}
+def _outside(schema: dict[str, Any], wrap: Callable[[Any], Any]) -> Any:
+    """A schema inside another one, which takes over its reference."""
     ref = {"ref": schema["ref"]} if "ref" in schema else {}
-    return {**core_schema.no_info_wrap_validator_function(function, cast("Any", inner)), **ref}
+    return {**wrap({key: value for key, value in schema.items() if key != "ref"}), **ref}
 
 
 def complete(core: Any) -> Any:
-    """A copy of a rebuilt core schema whose objects refuse keys that it reads alike.
-
-    A strict type stays as it is: it would take the keys of JSON, which are texts, for texts of Python.
-    """
-    if all(node["type"] not in _MAPS or _has_plain_keys(node) for node in _parts(core)) or _is_strict(core):
+    """A copy of a rebuilt core schema whose objects refuse keys that it reads alike."""
+    if all(node["type"] not in _MAPS or _has_plain_keys(node) for node in _parts(core)):
         return core
 
     def copied(part: Any) -> Any:
@@ -295,22 +341,33 @@ def complete(core: Any) -> Any:
     return copied(core)
 
 
-def _is_strict(core: Any) -> bool:
-    return any(node.get("strict") or node.get("config", {}).get("strict") for node in _parts(core))
+class _Key:
+    """A key that was read. It equals no other one, so that a dict keeps all entries."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
 
 def _with_all_entries(schema: dict[str, Any]) -> Any:
-    """A schema of an object that refuses keys which it reads alike, like `1` and `"1"` as integers."""
+    """A schema of an object that refuses keys which it reads alike, like `1` and `"1"` as integers.
 
-    def keep(value: Any, handler: Callable[[Any], Any]) -> Any:
-        read = handler(value)
-        if len(read) < len(value):
+    A validator function around the object would be simpler. But it would be given Python's data for the JSON, which
+    pydantic reads by other rules: strict types refuse their text, and unions choose another branch.
+    """
+
+    def keep(entries: Any) -> Any:
+        read = {key.value: value for key, value in entries.items()}
+        if len(read) < len(entries):
             raise PydanticCustomError(
                 "keys_alike", "two of its keys are the same for its type, so an entry would be lost"
             )
-        return read
+        return type(entries)(read)
 
-    return _wrapped(keep, schema)
+    keys = _outside(schema["keys_schema"], lambda keys: core_schema.no_info_after_validator_function(_Key, keys))
+    marked = {**schema, "keys_schema": keys}
+    return _outside(marked, lambda inner: core_schema.no_info_after_validator_function(keep, inner))
 
 
 def _classes(
@@ -378,6 +435,32 @@ def has_untyped_serializer(core: Any) -> bool:
     return any(_is_untyped(part) for part in _parts(core))
 
 
+def is_changed(core: Any) -> bool:
+    """Whether a function of the author may change a value after its limits were checked."""
+    return any(
+        _runs_function(part) and not is_choice(part) and not _is_of_pydantic(part["function"]["function"])
+        for part in _parts(core)
+    )
+
+
+def is_described(core: Any) -> bool:
+    """Whether the author describes a part by a JSON Schema of their own, which may be wrong about what is written."""
+    return any(map(_has_own_description, _parts(core)))
+
+
+def _has_own_description(schema: dict[str, Any]) -> bool:
+    facts = schema.get("metadata", {})
+    functions = [*facts.get("pydantic_js_functions", ()), *facts.get("pydantic_js_annotation_functions", ())]
+    return "pydantic_js_extra" in facts or any(
+        isinstance(getattr(function, "__self__", None), WithJsonSchema) or not _is_of_pydantic(function)
+        for function in functions
+    )
+
+
+def _is_of_pydantic(function: Any) -> bool:
+    return str(getattr(function, "__module__", "")).partition(".")[0] in _OWN_TYPES
+
+
 def repeats_matter(core: Any) -> bool:
     """Whether repeated names in an object of JSON text may change the result, although the last value counts.
 
@@ -429,14 +512,30 @@ def _has_distinct_keys(schema: dict[str, Any]) -> bool:
     return schema["type"] not in _MAPS or (keys["type"] in _DISTINCT and "serialization" not in keys)
 
 
+def is_written_apart(schema: Any) -> bool:
+    """Whether different values of a schema are certainly written differently."""
+    if is_choice(schema):
+        return True
+    if "serialization" in schema:
+        return False
+    if schema["type"] == "nullable":
+        return is_written_apart(schema["schema"])
+    if schema["type"] == "union":
+        choices: list[Any] = [choice[0] if isinstance(choice, tuple) else choice for choice in schema["choices"]]
+        return all(choice["type"] in _NATIVE and "serialization" not in choice for choice in choices)
+    return schema["type"] in _DISTINCT | _NATIVE
+
+
 def may_add_keys(core: Any) -> bool:
     """Whether an object may be written with keys that its type does not declare."""
     return any(_is_unsure(part) and any(held["type"] in _WITH_KEYS for held in _parts(part)) for part in _parts(core))
 
 
 def _is_unsure(schema: dict[str, Any]) -> bool:
+    if schema.get("config", {}).get("polymorphic_serialization"):
+        return True
     function = schema.get("serialization", {}).get("function")
-    return _is_untyped(schema) and not str(getattr(function, "__module__", "")).startswith("pydantic")
+    return _is_untyped(schema) and not _is_of_pydantic(function)
 
 
 def _is_untyped(schema: dict[str, Any]) -> bool:

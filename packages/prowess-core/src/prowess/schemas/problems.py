@@ -335,6 +335,8 @@ def _expectation(error: ErrorDetails) -> str:
     try:
         if kind in _TEMPLATES:
             return _TEMPLATES[kind].format_map(context)
+        if kind in ("too_long", "too_short") and isinstance(error["input"], str):  # a limit beside a validator
+            kind = f"string_{kind}"
         if kind in _COUNTED:
             words, key, noun = _COUNTED[kind]
             return f"{words} {context[key]} {_plural(noun, context[key])}"

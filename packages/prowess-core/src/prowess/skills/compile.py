@@ -8,12 +8,13 @@ import typing
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from enum import Enum
+from functools import partial
 from numbers import Number
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Final, cast, get_args, get_origin
 
 import typing_extensions
-from pydantic import Field
+from pydantic import Field, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticSerializationError, PydanticUndefined
 
@@ -49,6 +50,7 @@ _COMPOSITION: Final = frozenset({"$ref", "allOf", "anyOf", "dependentRequired", 
 """Keywords with which a schema may require properties besides `required`."""
 _CONTEXTS: Final = ("ctx", "context")
 """The usual names for the context of a call."""
+_PLAIN: Final = frozenset({bool, float, int, str, type(None)})
 _ORDERED: Final = (list, tuple)
 _CONTAINERS: Final = (*_ORDERED, set, frozenset, deque, dict)
 _MEANT: Final = {"settings": "Settings", "logger": "logging.Logger", "log": "logging.Logger", "paths": "ConfigPaths"}
@@ -309,7 +311,7 @@ class _Compiler:
         if source == "root" or annotation is Any:
             return None
         adapter = adapter_of(annotation, self.signature.names, "validation")
-        return adapter.read if adapter is not None else None
+        return partial(_read_setting, adapter) if adapter is not None else None
 
     def _named_needs(self) -> dict[str, InjectedSetting | tuple[typing.Literal["root"], str, str]]:
         read = map(parse_injected, self.declared.inject_settings)
@@ -549,7 +551,7 @@ class _Compiler:
         self._check_possible(schema, fields)
         for field in fields:
             if field.has_plain_default and field.sent_as in schema["properties"]:  # `SkipJsonSchema` may hide it
-                _show_default(schema["properties"][field.sent_as], field.default)
+                _show_default(schema, field)
         return schema
 
     def _check_possible(self, schema: Schema, fields: list[_Field]) -> None:
@@ -581,6 +583,17 @@ class _Compiler:
         optional = (needed & offered) - required
         if optional and _COMPOSITION.isdisjoint(schema):
             yield f"does not require {_listed(optional)}, which the function needs"
+
+
+def _read_setting(adapter: Adapter, value: Any) -> Any:
+    """A setting as its parameter is annotated. The environment holds only text, so a list or a table is JSON there."""
+    try:
+        return adapter.read(value)
+    except ValidationError:
+        if isinstance(value, str):
+            with contextlib.suppress(ValidationError):
+                return adapter.read_json(value)
+        raise
 
 
 def _choices(schema: Schema, name: str) -> tuple[str, ...]:
@@ -683,11 +696,12 @@ def _is_shown(default: Any) -> bool:
     return default is not MISSING
 
 
-def _show_default(schema: Schema, default: Any) -> None:
-    with contextlib.suppress(
-        PydanticSerializationError
-    ):  # a default that is not JSON is omitted from the schema, but used in the call
-        schema["default"] = as_default(default)
+def _show_default(schema: Schema, field: _Field) -> None:
+    """Add a default to the schema of its parameter. One that a client cannot send is used in the call, but not shown."""
+    with contextlib.suppress(PydanticSerializationError):
+        shown = as_default(field.default)
+        if type(field.default) in _PLAIN or not _misfits(schema, dataclasses.replace(field, written=shown)):
+            schema["properties"][field.sent_as]["default"] = shown
 
 
 def _has_required_nullable(schema: Schema) -> bool:

@@ -304,12 +304,16 @@ class Entry:
         return with_cache(step, cache, self._cache_key, seconds, sharing)
 
     def _attempt(self) -> Callable[[Call], Awaitable[Any]]:
-        declared, only = self.plan.declaration, self.plan.positional_only
+        declared, signature, only = self.plan.declaration, self.plan.signature, self.plan.positional_only
         repeats = bool(declared.retry_on) and declared.max_attempts > 1
         # Positional arguments must have no gaps. Defaults are copied, because the function may change them.
         passed = {name: value for name, value in self.plan.defaults.items() if name in only or changeable(value)}
         run = runner(
-            self.plan.signature.style, declared.function, self._services.threads, thread=declared.thread is not False
+            signature.style,
+            declared.function,
+            self._services.threads,
+            thread=declared.thread is not False,
+            final=signature.final,
         )
 
         def attempt(call: Call) -> Awaitable[Any]:

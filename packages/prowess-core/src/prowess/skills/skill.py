@@ -304,7 +304,7 @@ def compiled(declared: Declaration, skill: str, services: Services) -> Plan:
     contract, location = plan.contract, declared.location
     hidden = hidden_of(contract)
     if hidden:
-        reason = f"{contract.id}: {hidden}. Models read this character, but people do not see it: remove it"
+        reason = f"{contract.id}: {hidden}. People do not see this character: remove it"
         raise LoadError(reason, file=location.file, line=location.line)
     if len(contract.wire_name) > _WIRE_NAME_LIMIT:
         reason = f"the wire name {contract.wire_name!r} is longer than {_WIRE_NAME_LIMIT} characters; clients refuse it"
