@@ -19,12 +19,13 @@ from anyio import fail_after
 from patience import PATIENCE
 from piped import HANDSHAKE, hosted, make_project, result, until, write_skill
 
+from prowess.errors import SettingsError
 from prowess.settings.settings import Settings
 from prowess.worker.progress import Progress
 from prowess_host import connection as connection_module
 from prowess_host import stdio
 from prowess_host.catalog import updates as learning_module
-from prowess_host.cli.main import PlainOptions, main, plain_options
+from prowess_host.cli.main import PlainOptions, main, plain_options, project_root
 from prowess_host.project import Project
 from prowess_host.protocol.identity import Server
 from prowess_host.protocol.rpc import EncodeError
@@ -309,6 +310,14 @@ async def test_the_project_is_found_from_the_working_directory(tmp_path: Path):
         subprocess.run, command, input=text, capture_output=True, text=True, cwd=below, timeout=PATIENCE, check=True
     )
     assert ["x"] == [json.loads(line)["result"]["content"][0]["text"] for line in done.stdout.splitlines()[1:]]
+
+
+def test_a_working_directory_that_is_gone_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A client may start the host in a folder that was deleted meanwhile."""
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    with pytest.raises(SettingsError, match="the working directory no longer exists"):
+        project_root(None)
 
 
 @pytest.mark.parametrize(
