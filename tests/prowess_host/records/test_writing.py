@@ -268,6 +268,11 @@ async def test_a_run_that_ends_with_questions_says_so(tmp_path: Path):
     assert ("input_required", "Sure?") == (call["kind"], call["result"]["content"][0]["text"])
 
 
+def test_a_head_that_cannot_be_read_names_no_client() -> None:
+    """It costs the other calls of its batch nothing."""
+    assert ("", "") == writing._caller_in(b"[" * 100_000)
+
+
 class Deaf:
     """Takes nothing but the reason why there is no result."""
 
