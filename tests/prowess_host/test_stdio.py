@@ -19,14 +19,16 @@ from anyio import fail_after
 from patience import PATIENCE
 from piped import HANDSHAKE, hosted, make_project, result, until, write_skill
 
+from prowess.errors import SettingsError
 from prowess.settings.settings import Settings
 from prowess.worker.progress import Progress
 from prowess_host import connection as connection_module
 from prowess_host import stdio
 from prowess_host.catalog import updates as learning_module
-from prowess_host.cli.main import PlainOptions, main, plain_options
+from prowess_host.cli.main import PlainOptions, main, plain_options, project_root
 from prowess_host.project import Project
 from prowess_host.protocol.identity import Server
+from prowess_host.protocol.rpc import EncodeError
 from prowess_host.stdio import StdioHost
 from prowess_host.transports import pipes
 from prowess_host.transports.claim import Claim
@@ -114,6 +116,26 @@ async def test_a_call_that_the_host_cannot_serve_is_an_internal_error(tmp_path: 
         refused = await client.answer(call(2))
         assert (2, -32603) == (refused["id"], refused["error"]["code"])
         assert "secret" not in json.dumps(refused)
+
+
+@pytest.mark.parametrize(("method", "code"), [("tools/list", -32603), ("prompts/get", -32600)])
+async def test_only_a_tool_is_answered_by_a_result_of_a_tool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, code: int
+):
+    """If the request or a definition cannot be written as JSON, whatever the reason."""
+
+    def fail(*_: Any) -> None:
+        raise EncodeError("a definition", ValueError("it is odd"))
+
+    async with inside(
+        make_project(tmp_path, t=SAY + "from prowess import prompt\n@prompt\ndef p() -> str:\n    return 'p'\n")
+    ) as client:
+        assert "result" in await client.answer({"id": 1, "method": "tools/list"})
+        monkeypatch.setattr(connection_module.Connection, "_list", fail)
+        monkeypatch.setattr(connection_module.Connection, "_call_served", fail)
+        refused = await client.answer({"id": 2, "method": method, "params": {"name": "t_p"}})
+        assert (2, code) == (refused["id"], refused["error"]["code"])
+        assert "a definition cannot be" in refused["error"]["message"]
 
 
 async def test_skills_that_take_long_to_load_do_not_hold_up_the_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -288,6 +310,14 @@ async def test_the_project_is_found_from_the_working_directory(tmp_path: Path):
         subprocess.run, command, input=text, capture_output=True, text=True, cwd=below, timeout=PATIENCE, check=True
     )
     assert ["x"] == [json.loads(line)["result"]["content"][0]["text"] for line in done.stdout.splitlines()[1:]]
+
+
+def test_a_working_directory_that_is_gone_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A client may start the host in a folder that was deleted meanwhile."""
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    with pytest.raises(SettingsError, match="the working directory no longer exists"):
+        project_root(None)
 
 
 @pytest.mark.parametrize(

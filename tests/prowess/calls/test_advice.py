@@ -107,6 +107,14 @@ async def test_a_relative_path_says_to_what_it_is_relative(tmp_path: Path):
     assert "" == advice(raised((tmp_path / "notes.txt").read_text))
 
 
+def test_a_working_directory_that_is_gone_hides_no_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A skill may have changed into a temporary folder, and deleted it."""
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    said = advice(raised(Path("notes.txt").read_text))
+    assert said.startswith("The path is relative to the working directory, which no longer exists. Use an absolute one")
+
+
 def test_a_missing_program_is_no_missing_file():
     """It has to be on the PATH."""
     error = raised(lambda: subprocess.run(["nothing-of-this-name"], check=False))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
@@ -592,6 +593,40 @@ async def test_every_question_needs_its_own_key(tmp_path: Path, mode: str):
         outcome = await call(runtime, asking, channel=Person(q=accepted(value=True)).channel(mode))
     assert "failed" == outcome.kind
     assert "asked 'q' twice in one call; give every question its own key" in outcome.text
+
+
+@MODES
+@pytest.mark.parametrize(
+    ("key", "schema", "reason"),
+    [
+        (5, bool, "asked with the key 5; a key must be a string"),
+        (
+            "q",
+            {"type": "object", "properties": {"n": {"type": "number", "maximum": math.inf}}},
+            "cannot be sent as JSON",
+        ),
+        ("q", {"type": "object", "properties": {"\ud800": {"type": "number"}}}, "cannot be sent as JSON"),
+        (
+            "q",
+            {"type": "object", "properties": {"n": {"type": "number", "default": object()}}},
+            "cannot be sent as JSON",
+        ),
+    ],
+)
+async def test_a_question_that_no_client_could_read_is_a_failure(
+    tmp_path: Path, key: Any, schema: Any, reason: str, mode: str
+):
+    """An answer could not find its question by a key that is no string."""
+
+    @skill_command
+    async def asking(ctx: Context):
+        await ctx.ask(key, "How many?", schema)
+
+    person = Person()
+    async with Runtime.open(tmp_path) as runtime:
+        outcome = await call(runtime, asking, channel=person.channel(mode))
+    assert ("failed", []) == (outcome.kind, person.asked)
+    assert reason in outcome.text
 
 
 @MODES

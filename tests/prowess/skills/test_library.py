@@ -188,12 +188,13 @@ async def test_broken_command_leaves_the_others_of_its_file(tmp_path: Path, bad:
         assert reason in failures(runtime)[0].reason
 
 
-async def test_annotation_that_raises_fails_its_command(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", ["RuntimeError('never\\udc80')", "SystemExit(3)"])
+async def test_annotation_that_raises_fails_its_command(tmp_path: Path, error: str) -> None:
     """Whatever an annotation does when it is looked at."""
     before = (
         "class Meta:\n"
         "    def __get_pydantic_core_schema__(*_):\n"
-        "        raise RuntimeError('never\\udc80')\n"
+        f"        raise {error}\n"
         "class T:\n"
         "    __get_pydantic_core_schema__ = classmethod(Meta.__get_pydantic_core_schema__)\n"
     )
@@ -202,6 +203,34 @@ async def test_annotation_that_raises_fails_its_command(tmp_path: Path) -> None:
         assert ["a.good"] == ids(runtime)
         assert ["a.bad"] == [failure.source for failure in failures(runtime)]
         assert str(tmp_path / "skills/a.py") == failures(runtime)[0].file
+
+
+@pytest.mark.parametrize("limit", [sys.get_int_max_str_digits(), 0])
+async def test_definition_that_nobody_could_read_fails_its_command(tmp_path: Path, limit: int) -> None:
+    """The description of all skills is JSON, also where an author has lifted the limit on the digits of integers."""
+    before = "from typing import Annotated, Any\nfrom pydantic import Field\n"
+    bad = "@skill_command\ndef bad(x: Annotated[int, Field(le=10**5000)]): ...\n"
+    good = "@skill_command\ndef good(x: Annotated[int, Field(le=10**4000)]): ...\n"
+    write(tmp_path, a=f"{HEAD}{before}{bad}{good}")
+    usual = sys.get_int_max_str_digits()
+    try:
+        sys.set_int_max_str_digits(limit)
+        async with Runtime.open(tmp_path) as runtime:
+            assert ["a.good"] == ids(runtime)
+            assert [("a.bad", "a.py", 5)] == places(runtime)
+            assert "the definition of a.bad cannot be written as JSON: " in failures(runtime)[0].reason
+    finally:
+        sys.set_int_max_str_digits(usual)
+
+
+def test_interrupt_goes_through_while_a_command_is_compiled(tmp_path: Path) -> None:
+    """Ctrl-C is no failure of the command."""
+    annotation = "class T:\n    def __get_pydantic_core_schema__(*_):\n        raise KeyboardInterrupt\n"
+    write(tmp_path, a=f"{HEAD}{annotation}@skill_command\ndef bad(x: T): ...\n")
+    runtime = Runtime(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        runtime.catalog()
+    runtime._library.close()
 
 
 async def test_printing_file_is_no_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -184,6 +184,33 @@ def test_a_reader_that_another_one_has_removed_is_not_called(pair: tuple[socket.
     assert ["one of them"] == run(main)[0]
 
 
+def test_a_reader_that_another_one_has_replaced_is_called(pair: tuple[socket.socket, socket.socket]):
+    """Both descriptors are ready in the same wait: the event of the former reader must not remove the new one."""
+    ours, theirs = pair
+
+    async def main() -> list[str]:
+        loop, called = asyncio.get_running_loop(), list[str]()
+        done = asyncio.Event()
+
+        def on_readable(me: socket.socket, other: socket.socket) -> None:
+            called.append("first" if not called else "replaced")
+            loop.remove_reader(me)
+            if len(called) == 1:
+                loop.remove_reader(other)
+                loop.add_reader(other, on_readable, other, me)
+            else:
+                done.set()
+
+        ours.send(b"x")
+        theirs.send(b"x")
+        loop.add_reader(ours, on_readable, ours, theirs)
+        loop.add_reader(theirs, on_readable, theirs, ours)
+        await done.wait()
+        return called
+
+    assert ["first", "replaced"] == run(main)[0]
+
+
 def test_writers_threads_and_tasks_work_as_in_any_loop(pair: tuple[socket.socket, socket.socket]):
     """A descriptor may be written and read at the same time."""
     ours, theirs = pair

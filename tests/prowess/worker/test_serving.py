@@ -489,6 +489,29 @@ async def test_a_question_that_nobody_could_be_asked_is_a_failure(host: Host):
     assert "no window" in (await host.heard(Kind.RESULT, 1)).body.decode()
 
 
+async def test_data_of_clients_may_be_nested_deeply(host: Host):
+    """Deeper than pydantic reads. The worker and its other calls are none the worse for it."""
+    deep = json.loads("[" * 300 + "]" * 300)
+    _, payload = await host.call(1, "t.say", {"text": "served"}, capabilities={"experimental": deep})
+    assert "served" == payload["content"][0]["text"]
+    host.begin(2, "t.sure", asks=True)
+    await host.heard(Kind.QUESTIONS, 2)
+    answers = {"sure": {"action": "accept", "content": {"value": True, "more": deep}}}
+    host.link.send(Kind.ANSWERS, 2, json.dumps({"answers": answers}).encode())
+    assert (await host.heard(Kind.RESULT, 2)).body
+
+
+async def test_what_cannot_be_read_at_all_is_answered(host: Host):
+    """The head of a call, and an answer."""
+    unreadable = b"[" * 100_000
+    host.link.send(Kind.CALL, 1, unreadable, b"{}")
+    assert "RecursionError" in (await host.heard(Kind.RESULT, 1)).body.decode()
+    host.begin(2, "t.sure", asks=True)
+    await host.heard(Kind.QUESTIONS, 2)
+    host.link.send(Kind.ANSWERS, 2, unreadable)
+    assert "the answer cannot be read: " in (await host.heard(Kind.RESULT, 2)).body.decode()
+
+
 async def test_a_cancelled_call_withdraws_no_question(host: Host):
     """The host does that itself, as soon as it cancels the call."""
     host.begin(1, "t.sure", asks=True)

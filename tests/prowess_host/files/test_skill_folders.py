@@ -10,6 +10,7 @@ from piped import Client, hosted, make_project, write_skill
 
 from prowess_host.clients.machine import Machine
 from prowess_host.doctor.checks import CheckedProject, examine
+from prowess_host.files import served_files
 from prowess_host.files.served_files import FileSources, look
 from prowess_host.files.skill_folders import read_front_matter
 
@@ -40,6 +41,7 @@ def test_front_matter_is_kept_as_it_was_written() -> None:
         ("---\nname: a\nname: b\n---", 3, "has invalid YAML"),
         ("---\na: &x 1\nb: *x\n---", 2, "aliases"),
         ("---\nname: a\nnumber: .nan\n---", 2, "JSON cannot represent"),
+        ('---\nname: a\nmetadata:\n  a: "\\ud800"\n---', 2, "JSON cannot represent"),
         ("---\nname: a\nx: " + "y" * 70_000 + "\n---", 1, "more than 65536"),
         ("---\ndescription: b\n---", 2, "has no name"),
         ("---\nname: a\n---", 2, "has no description"),
@@ -69,6 +71,13 @@ def test_what_is_only_odd_is_told_and_offered_all_the_same() -> None:
     assert "me" == fields["author"]
     assert [(4, False), (5, False), (6, False)] == sorted((each.line, each.fatal) for each in problems)
     assert "is not UTF-8" in read_front_matter(b"\xff", "a")[1][0].reason
+    _, problems = read_front_matter(f"{GOOD}author: me\n1: one\n~: none\n---".encode(), "pdf-tools")
+    assert [(4, False), (5, False), (2, False)] == [
+        (each.line, each.fatal)
+        for name in ("'author'", "1", "None")
+        for each in problems
+        if f"field {name}," in each.reason
+    ], "YAML has fields whose names are not texts"
 
 
 def test_a_broken_skill_is_told_and_not_offered(tmp_path: Path) -> None:
@@ -82,6 +91,24 @@ def test_a_broken_skill_is_told_and_not_offered(tmp_path: Path) -> None:
     assert [True] == [
         str(problem).startswith(f"{tmp_path / 'bad/SKILL.md'}:2 has the name") for problem in index.problems
     ]
+
+
+def test_a_fault_of_ours_costs_one_skill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files of the others are served."""
+    for name in ("good", "odd"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "SKILL.md").write_text(f"---\nname: {name}\ndescription: d\n---\n")
+
+    def read(text: bytes, folder: str) -> object:
+        if folder == "odd":
+            raise TypeError("a fault")
+        return read_front_matter(text, folder)
+
+    monkeypatch.setattr(served_files, "read_front_matter", read)
+    index = look(FileSources(tmp_path, {"odd": "odd/*"}, (tmp_path,)))
+    assert (["skill://good/SKILL.md"], ["odd://SKILL.md"]) == (list(index.skills), list(index.files)[:1])
+    (problem,) = index.failures
+    assert "could not be read: TypeError: a fault; the skill is not offered to clients" in str(problem)
 
 
 def test_a_skill_that_clients_would_refuse_is_not_offered(tmp_path: Path) -> None:

@@ -17,10 +17,14 @@ from memory import MemoryClient, served
 from patience import PATIENCE
 from piped import HANDSHAKE, STATELESS, hosted, make_project, result, until
 
+from prowess.contracts.contract import Contract
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
+from prowess.worker.link import Frame
+from prowess.worker.messages import Kind
 from prowess_host.records import events, recording, writing
 from prowess_host.records.record_path import record_path
+from prowess_host.workers.jobs import Job, deliver
 
 SKILL = """
     from pydantic import SecretStr
@@ -262,6 +266,43 @@ async def test_a_run_that_ends_with_questions_says_so(tmp_path: Path):
 
     (call,) = await session(tmp_path, use, STATELESS)
     assert ("input_required", "Sure?") == (call["kind"], call["result"]["content"][0]["text"])
+
+
+def test_a_head_that_cannot_be_read_names_no_client() -> None:
+    """It costs the other calls of its batch nothing."""
+    assert ("", "") == writing._caller_in(b"[" * 100_000)
+
+
+class Deaf:
+    """Takes nothing but the reason why there is no result."""
+
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    def result(self, meta: bytes, body: bytes) -> None:
+        self.heard.append(json.loads(meta) and json.loads(body)["content"][0]["text"])
+
+    def refused(self, facts: dict[str, Any]) -> None:
+        self.heard.append(facts["message"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (Kind.RESULT, "t.say: the result cannot be passed on; see the log of the host"),
+        (Kind.INPUT_REQUIRED, "the question cannot be sent to the client in this form"),
+        (Kind.REFUSED, "the worker refused the call, and its reason cannot be read"),
+        (Kind.LOG, None),
+    ],
+)
+async def test_a_frame_that_cannot_be_read_ends_its_call_and_no_other(kind: Kind, reason: str | None) -> None:
+    """Although the record has noted the end already, and the link to the worker stays."""
+    listener: Any = Deaf()
+    recorder = recording.Recorder(pytest.fail, lambda *_: True, keeps_output=False)
+    job = Job(Contract("t.say", "t_say", "t", "say", "", {}), b"{}", b"{}", listener, 1)
+    recorder.watch(job)
+    assert not deliver(job, Frame(kind, 1, b"{", b"{"))
+    assert ([reason] if reason else []) == listener.heard
 
 
 @pytest.mark.parametrize(

@@ -192,7 +192,11 @@ class Connection:
         except RpcError as error:
             call.back.write(self._session.refuse(call, error))
         except EncodeError as error:
-            self._report_text(call, _invalid(call, error), is_error=True, meta=b'{"prowess/kind":"input"}')
+            if call.method == "tools/call":
+                self._report_text(call, _invalid(call, error), is_error=True, meta=_WRONG)
+            else:
+                fault = RpcError.internal if call.method in LISTS else RpcError.invalid_request
+                call.back.write(self._session.refuse(call, fault(str(error))))
         except Exception:  # noqa: BLE001 - as above, and the client gets an error
             _log.exception("%s could not be served", call.method)
             call.back.write(self._session.refuse(call, RpcError.internal("see the log of the host")))

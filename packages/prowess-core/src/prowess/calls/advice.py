@@ -158,7 +158,11 @@ def _of_path(error: FileNotFoundError) -> str:
             f"There is no program {name!r} on the PATH of the skills. Desktop clients often start without the PATH of "
             "your shell: give the absolute path of the program, or set PATH in the client"
         )
+    try:
+        here = os.getcwd()  # noqa: PTH109 - a text
+    except FileNotFoundError:
+        here = "which no longer exists"
     return (
-        f"The path is relative to the working directory, {Path.cwd()}. Use an absolute one: `project_root` (with "
+        f"The path is relative to the working directory, {here}. Use an absolute one: `project_root` (with "
         "inject_root=True) for files of the project, `Path(__file__).parent` for files beside the skill"
     )

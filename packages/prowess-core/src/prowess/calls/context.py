@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NoReturn, cast
 
-from pydantic_core import to_jsonable_python
+from pydantic_core import from_json, to_json, to_jsonable_python
 
 from prowess.calls.channel import Call
 from prowess.calls.questions import Answer, AnswerType, Page, Question, Roots, Sample, question_of
@@ -170,7 +170,7 @@ class Context:
 
     def url_done(self, key: str) -> Sent:
         """Report that the page of `ask_url` is finished, so that the client stops waiting for it."""
-        self._call.url_done(key)
+        self._call.url_done(str(key))
         return SENT
 
     def sample(self, key: str, messages: str | Sequence[JsonObject], *, max_tokens: int = 1000, **more: Any) -> Any:
@@ -228,7 +228,7 @@ class Context:
         recorded = channel.answers or {}
         missing = {key: question for key, question in typed.items() if key not in recorded}
         if missing:
-            shown = {key: self._shown(question) for key, question in missing.items()}
+            shown = {key: self._shown(key, question) for key, question in missing.items()}
             for question in missing.values():
                 if question.ask not in channel.asks or (channel.ask is None and channel.answers is None):
                     raise MissingCapability(call.command, question.needs)
@@ -237,11 +237,16 @@ class Context:
             recorded = {**recorded, **await call.off_the_clock(partial(channel.ask, shown))}
         return {key: question.answer(key, recorded.get(key) or {}) for key, question in typed.items()}
 
-    def _shown(self, question: Question) -> JsonObject:
+    def _shown(self, key: str, question: Question) -> JsonObject:
         """The question with masked secrets. The choices stay unmasked, because the answer must match them."""
-        return {
+        shown = {
             name: each if name == "schema" else self._call.shown_data(each) for name, each in question.shown().items()
         }
+        try:
+            from_json(to_json({key: shown}), allow_inf_nan=False)
+        except ValueError as error:  # also of pydantic, for what JSON has no form for
+            raise AskError(f"the question {key!r} cannot be sent as JSON: {error}") from error
+        return shown
 
     def _check(self, keys: Iterable[str]) -> None:
         call = self._call
@@ -250,5 +255,7 @@ class Context:
                 f"{call.command} is cached or retried, so it may not ask; drop cache_ttl and retry_on, or the question"
             )
         for key in keys:
+            if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance] - an author may write anything
+                raise AskError(f"{call.command} asked with the key {key!r}; a key must be a string")
             if key in call.asked:
                 raise AskError(f"{call.command} asked {key!r} twice in one call; give every question its own key")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -11,6 +12,7 @@ from typing import Any, Final
 
 from prowess.calls.failures import failure_of, is_interrupt
 from prowess.contracts.catalog import Failure
+from prowess.contracts.contract import Contract
 from prowess.contracts.declaration import Declaration, declaration_of, made_in, note_of
 from prowess.contracts.hidden import hidden_of
 from prowess.errors import DeclarationError, InjectionError, LoadError, SchemaError
@@ -26,6 +28,8 @@ __all__ = ["OURS", "ModuleCommands", "Skill", "compiled"]
 OURS: Final = "prowess"
 """The prefix of the names of built-in plugins."""
 _WIRE_NAME_LIMIT: Final = 64
+_MOST_DIGITS: Final = 4300
+"""Digits of the longest integer that Python reads, unless the author has lifted that limit."""
 
 
 class ModuleCommands:
@@ -277,7 +281,9 @@ class Skill:
         for declared in self._commands:
             try:
                 plan = compiled(declared, self.name, self._services)
-            except Exception as error:  # noqa: BLE001 - an annotation can run anything
+            except BaseException as error:  # an annotation can run anything
+                if is_interrupt(error):
+                    raise
                 source = f"{self.name}.{declared.name}"
                 failure = failure_of(error, source=source, package=self.package, file=declared.location.file)
                 refused.append(failure)
@@ -302,6 +308,10 @@ def compiled(declared: Declaration, skill: str, services: Services) -> Plan:
         rendered=services.plugins.has("prowess_render", beside=f"{OURS}:"),
     )
     contract, location = plan.contract, declared.location
+    unwritable = _unwritable(contract)
+    if unwritable:
+        reason = f"the definition of {contract.id} cannot be written as JSON: {unwritable}"
+        raise LoadError(reason, file=location.file, line=location.line)
     hidden = hidden_of(contract)
     if hidden:
         reason = f"{contract.id}: {hidden}. People do not see this character: remove it"
@@ -317,3 +327,20 @@ def compiled(declared: Declaration, skill: str, services: Services) -> Plan:
         )
         raise SchemaError(f"{problem}. Drop one of them", file=location.file, line=location.line)
     return plan
+
+
+def _unwritable(contract: Contract) -> str:
+    """Why the host and clients could not read the definition, if so: such a command must not hide all others."""
+    try:
+        text = json.dumps((contract.input_schema, contract.output.schema, contract.meta))
+        if not 0 < sys.get_int_max_str_digits() <= _MOST_DIGITS:
+            json.loads(text, parse_int=_read_integer)
+    except ValueError as error:
+        return str(error).partition(";")[0]
+    return ""
+
+
+def _read_integer(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError(f"an integer has {len(digits)} digits, more than {_MOST_DIGITS}")
+    return int(digits)

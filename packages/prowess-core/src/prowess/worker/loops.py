@@ -45,8 +45,16 @@ class _Selector(Attentive):
             # A new timer may be the next one, and a turn removes those that are cancelled.
             is_due = timeout == 0 or len(loop["_scheduled"]) != timers
             if others or not events or is_due or loop["_ready"] or loop["_stopping"]:
-                return others
+                return self._current(others)
             timeout = None if end is None else max(end - time.monotonic(), 0.0)
+
+    def _current(self, events: Ready) -> Ready:
+        """The events without those whose descriptor a reader has since registered anew, or closed.
+
+        The loop would take such a cancelled reader for the new one, and remove that. The system reports again what is ready.
+        """
+        registered = self.get_map()
+        return [event for event in events if registered.get(event[0].fd) is event[0]]
 
 
 def new_loop() -> asyncio.AbstractEventLoop:

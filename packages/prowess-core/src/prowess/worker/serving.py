@@ -261,8 +261,7 @@ class LinkServer:
         number = frame.number
         self._calls[number] = asyncio.current_task(self._loop)  # pyright: ignore[reportArgumentType] - a cast costs a call
         try:
-            parsed = self._heads.get(frame.head) or self._parsed(frame.head)
-            kind, head, body = await self._answer_to(number, parsed, frame.body)
+            kind, head, body = await self._answer_to(number, frame.head, frame.body)
             if number in self._progress_held:
                 self._send_progress()
             self.link.send(kind, number, head, body, more=len(self._calls) > 1)
@@ -271,11 +270,13 @@ class LinkServer:
             if len(frame.body) >= LARGE:
                 give_back_soon()
 
-    async def _answer_to(self, number: int, parsed: _Head, text: bytes) -> tuple[Kind, bytes, bytes]:
-        how = parsed.how
-        command: str = how["command"]
-        output.command.set(output.label_of_call(number, command))
+    async def _answer_to(self, number: int, head: bytes, text: bytes) -> tuple[Kind, bytes, bytes]:
+        command = "a call"
         try:
+            parsed = self._heads.get(head) or self._parsed(head)
+            how = parsed.how
+            command = how["command"]
+            output.command.set(output.label_of_call(number, command))
             entry = self._runtime.known(command) or await self._found(command)
             if self._runtime.loaded is not self._loaded:
                 self._send_loaded()
@@ -306,7 +307,7 @@ class LinkServer:
 
     def _parsed(self, text: bytes) -> _Head:
         """Parse the head of a call. Most heads of a client are equal, so they are kept."""
-        head = _Head.of(from_json(text))
+        head = _Head.of(_read(text))
         if len(self._heads) < _MOST_HEADS and not head.how.keys() & _OF_ONE_CALL:
             self._heads[text] = head
         return head
@@ -441,7 +442,7 @@ class LinkServer:
                 self._asking.pop(number, None)
 
     def _url_done(self, number: int, key: str) -> None:
-        head: UrlDoneHead = {"key": key}
+        head: UrlDoneHead = {"key": encodable(key)}
         self.link.send(Kind.URL_DONE, number, to_json(head))
 
     def _go_into_background(self, number: int, channel: Channel) -> None:
@@ -451,7 +452,11 @@ class LinkServer:
 
     def _answered(self, frame: Frame) -> None:
         """Pass answers to the task that asked for all of their keys, or an error to all tasks that wait."""
-        head: AnswersHead = from_json(frame.head)
+        head: AnswersHead
+        try:
+            head = _read(frame.head)
+        except (RecursionError, ValueError) as error:
+            head = {"error": f"the answer cannot be read: {error}"}
         for future, questions in list(self._asking.get(frame.number, {}).items()):
             if future.done():
                 continue
@@ -501,6 +506,14 @@ class LinkServer:
             self._reported |= fresh
             head: LiveHead = {"digests": {skill: digest_of(loaded[skill]) for skill in fresh}}
             self.link.send(Kind.LIVE, 0, to_json(head))
+
+
+def _read(text: bytes) -> Any:
+    """JSON with data of a client. pydantic refuses what is nested more than 200 deep, which clients may send."""
+    try:
+        return from_json(text)
+    except ValueError:
+        return json.loads(text)
 
 
 def _reason(frame: Frame) -> str | None:

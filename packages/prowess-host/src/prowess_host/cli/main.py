@@ -148,7 +148,12 @@ def project_root(named: str | None) -> Path:
     from prowess.settings.paths import find_project_root
 
     if not named:
-        return find_project_root(Path.cwd())
+        try:
+            here = Path.cwd()
+        except FileNotFoundError:
+            way_out = "change to another one, or name the project with --project FOLDER"
+            raise SettingsError(f"the working directory no longer exists: {way_out}") from None
+        return find_project_root(here)
     root = Path(os.path.expanduser(named)).resolve()  # noqa: PTH111 - Path.expanduser raises for an unknown user
     if not root.is_dir():
         wrong = "is a file, and a project is a folder" if root.exists() else "does not exist"

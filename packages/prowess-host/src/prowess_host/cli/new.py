@@ -18,6 +18,7 @@ from prowess.settings.files import CONFIG_FILE, is_configured
 from prowess.settings.paths import find_project_root
 from prowess.settings.settings import Settings
 from prowess_host.cli.exit_codes import DONE
+from prowess_host.cli.main import project_root
 from prowess_host.cli.projects import is_project
 
 __all__ = ["TEMPLATES", "SkillTemplate", "command"]
@@ -85,7 +86,7 @@ def command(name: str | None, project: str | None, template: str, *, folder: boo
         root = Path(os.path.expanduser(project)).absolute()  # noqa: PTH111 - Path.expanduser raises for an unknown user
         _make_project(root, skill, template, folder=folder)
     else:
-        root = find_project_root(Path.cwd())
+        root = project_root(None)
         if not is_project(root):
             raise ProwessError(f"{root} is not a project: `prowess new --project` makes one there, with a first skill")
         _write_all(root, dict(_skill_files(_skills_folder(root), skill, template, folder=folder)))

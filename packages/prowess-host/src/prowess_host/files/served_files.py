@@ -116,7 +116,11 @@ def look(sources: FileSources) -> Index:
         except ValueError as error:
             index.problems.append(Trouble(f"[resources] {scheme} = {pattern!r}", f"serves nothing: {error}"))
     for folder in _skill_folders(sources.skills):
-        _add_skill(index, folder)
+        try:
+            _add_skill(index, folder)
+        except Exception as error:  # noqa: BLE001 - a fault of ours costs one skill, never the other files
+            reason = f"could not be read: {type(error).__name__}: {error}; the skill is not offered to clients"
+            index.problems.append(Trouble(f"{folder / _SKILL_FILE}:1", reason))
     return index
 
 

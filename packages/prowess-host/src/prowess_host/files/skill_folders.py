@@ -62,12 +62,12 @@ def read_front_matter(text: bytes, folder: str) -> tuple[JsonObject, list[SkillF
         return {}, [SkillFileProblem(2, "has front matter without fields; write name: and description:")]
     fields = cast("JsonObject", data)
     try:
-        json.dumps(fields, allow_nan=False)
+        json.dumps(fields, allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError) as error:
         return {}, [SkillFileProblem(2, f"has front matter that JSON cannot represent: {error}")]
     at = {line.partition(":")[0].strip(): number for number, line in reversed(list(enumerate(lines[: ends[1]], 1)))}
     return fields, [
-        SkillFileProblem(at.get(name, 2), reason, fatal) for name, reason, fatal in _problems(fields, folder)
+        SkillFileProblem(at.get(str(name), 2), reason, fatal) for name, reason, fatal in _problems(fields, folder)
     ]
 
 
@@ -115,5 +115,5 @@ def _problems(fields: JsonObject, folder: str) -> Iterable[tuple[str, str, bool]
     metadata = fields.get("metadata")
     if metadata is not None and not isinstance(metadata, dict):
         yield "metadata", "has metadata that is not a table", False
-    for unknown in sorted(fields.keys() - set(_KNOWN)):
+    for unknown in sorted(fields.keys() - set(_KNOWN), key=str):  # YAML also has fields that are numbers
         yield unknown, f"has the field {unknown!r}, which the Agent Skills format does not know", False

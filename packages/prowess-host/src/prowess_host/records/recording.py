@@ -96,16 +96,19 @@ class Recording(CallState):
     def result(self, meta: bytes, body: bytes) -> None:
         """The call has ended with a payload."""
         self._end("result", meta, body).result(meta, body)
+        self._listener = None
 
     def input_required(self, questions: JsonObject) -> None:
         """The call has ended with questions."""
         self.facts = questions
         self._end("input_required").input_required(questions)
+        self._listener = None
 
     def refused(self, facts: JsonObject) -> None:
         """The call has ended without a result."""
         self.facts = facts
         self._end("refused").refused(facts)
+        self._listener = None
 
     def rest(self, token: str, text: bytes) -> None:
         """Not recorded: the record keeps the part that the client got."""
@@ -143,6 +146,7 @@ class Recording(CallState):
     def cancelled(self) -> None:
         """The call was cancelled."""
         self._end("cancelled")
+        self._listener = None
 
     def note(self, kind: str, data: Any) -> None:
         """Note an event during the call, or just after it."""
@@ -158,9 +162,9 @@ class Recording(CallState):
     def _end(self, kind: str, meta: bytes = b"{}", body: bytes | None = None) -> Listener:
         """Note the end of the call, and return the listener.
 
-        The recording is kept for a moment longer than the call, so it lets go of the listener, which holds much.
+        The recording is kept for a moment longer than the call, so the callers let go of the listener, which holds much: once
+        the listener has taken the end, because it gets another one if it cannot.
         """
-        listener, self._listener = self._listener, None
         job = self.job
         if job is not None:
             self.job = None  # breaks a reference cycle
@@ -168,7 +172,7 @@ class Recording(CallState):
             self.kind, self.meta, self.body = kind, meta, body
             self.note_job(job)
             self._recorder.end(self)
-        return listener
+        return self._listener
 
     def state(self) -> CallState:
         """The current state; a copy while the call runs."""

@@ -299,7 +299,7 @@ def _caller_in(head: bytes) -> tuple[str, str]:
     """The client and the id of the call in the head for the worker."""
     try:
         fields = json.loads(head)
-    except ValueError:
+    except (RecursionError, ValueError):  # a client may have nested its data as deeply as we read
         return "", ""
     return fields.get("client") or "", fields.get("call_id") or ""
 

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 from prowess.contracts.contract import Contract
 from prowess.jsontypes import JsonObject, encodable, json_bytes
 from prowess.worker.link import Frame
-from prowess.worker.messages import Kind, LogHead, ProgressHead, RestHead, UnaskedHead, UrlDoneHead
+from prowess.worker.messages import LAST, Kind, LogHead, ProgressHead, RestHead, UnaskedHead, UrlDoneHead
 from prowess_host.workers.queue import FairQueue, Node, Path
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "answer_busy",
     "answer_lost",
     "answer_timeout",
+    "deliver",
     "failed_body",
     "leave_place",
     "lost_text",
@@ -253,51 +254,65 @@ def failed_body(text: str) -> bytes:
 # Frames of workers
 
 
-def _deliver_result(job: Job, frame: Frame) -> bool:
-    return _call(job, job.listener.result, frame.head, frame.body)
+def deliver(job: Job, frame: Frame) -> bool:
+    """Pass a frame to the listener. What cannot be read or passed on must not break the link to the worker.
+
+    Returns whether it succeeded. The caller is answered in any case.
+    """
+    if _call(job, DELIVER[frame.kind], job.listener, frame):
+        return True
+    if frame.kind == Kind.RESULT:
+        text = f"{job.contract.id}: the result cannot be passed on; see the log of the host"
+        _call(job, job.listener.result, b'{"prowess/kind":"output"}', failed_body(text))
+    elif frame.kind in LAST:
+        message = NOT_SAID if frame.kind == Kind.INPUT_REQUIRED else _UNREADABLE
+        _call(job, job.listener.refused, {"kind": "failed", "message": message})
+    return False
 
 
-def _deliver_rest(job: Job, frame: Frame) -> bool:
+def _deliver_result(listener: Listener, frame: Frame) -> None:
+    listener.result(frame.head, frame.body)
+
+
+def _deliver_rest(listener: Listener, frame: Frame) -> None:
     head: RestHead = json.loads(frame.head)
-    return _call(job, job.listener.rest, head["token"], frame.body)
+    listener.rest(head["token"], frame.body)
 
 
-def _deliver_input_required(job: Job, frame: Frame) -> bool:
-    delivered = _call(job, job.listener.input_required, json.loads(frame.head))
-    return delivered or _call(job, job.listener.refused, {"kind": "failed", "message": NOT_SAID})
+def _deliver_input_required(listener: Listener, frame: Frame) -> None:
+    listener.input_required(json.loads(frame.head))
 
 
-def _deliver_refused(job: Job, frame: Frame) -> bool:
-    delivered = _call(job, job.listener.refused, json.loads(frame.head))
-    return delivered or _call(job, job.listener.refused, {"kind": "failed", "message": _UNREADABLE})
+def _deliver_refused(listener: Listener, frame: Frame) -> None:
+    listener.refused(json.loads(frame.head))
 
 
-def _deliver_questions(job: Job, frame: Frame) -> bool:
-    return _call(job, job.listener.questions, json.loads(frame.head))
+def _deliver_questions(listener: Listener, frame: Frame) -> None:
+    listener.questions(json.loads(frame.head))
 
 
-def _deliver_unasked(job: Job, frame: Frame) -> bool:
+def _deliver_unasked(listener: Listener, frame: Frame) -> None:
     head: UnaskedHead = json.loads(frame.head)
-    return _call(job, job.listener.unasked, head["keys"])
+    listener.unasked(head["keys"])
 
 
-def _deliver_url_done(job: Job, frame: Frame) -> bool:
+def _deliver_url_done(listener: Listener, frame: Frame) -> None:
     head: UrlDoneHead = json.loads(frame.head)
-    return _call(job, job.listener.url_done, head["key"])
+    listener.url_done(head["key"])
 
 
-def _deliver_background(job: Job, _: Frame) -> bool:
-    return _call(job, job.listener.background)
+def _deliver_background(listener: Listener, _: Frame) -> None:
+    listener.background()
 
 
-def _deliver_progress(job: Job, frame: Frame) -> bool:
+def _deliver_progress(listener: Listener, frame: Frame) -> None:
     head: ProgressHead = json.loads(frame.head)
-    return _call(job, job.listener.progress, head["done"], head["total"], head["message"])
+    listener.progress(head["done"], head["total"], head["message"])
 
 
-def _deliver_log(job: Job, frame: Frame) -> bool:
+def _deliver_log(listener: Listener, frame: Frame) -> None:
     head: LogHead = json.loads(frame.head)
-    return _call(job, job.listener.log, head["level"], head["data"])
+    listener.log(head["level"], head["data"])
 
 
 def _call(job: Job, listener: Callable[..., None], *args: Any) -> bool:
@@ -310,7 +325,7 @@ def _call(job: Job, listener: Callable[..., None], *args: Any) -> bool:
     return True
 
 
-DELIVER: Final[dict[int, Callable[[Job, Frame], bool]]] = {
+DELIVER: Final[dict[int, Callable[[Listener, Frame], None]]] = {
     Kind.RESULT: _deliver_result,
     Kind.REST: _deliver_rest,
     Kind.INPUT_REQUIRED: _deliver_input_required,
@@ -322,4 +337,4 @@ DELIVER: Final[dict[int, Callable[[Job, Frame], bool]]] = {
     Kind.PROGRESS: _deliver_progress,
     Kind.LOG: _deliver_log,
 }
-"""Functions that pass a frame to the listener, by kind. Each returns whether that succeeded."""
+"""Functions that pass a frame to the listener, by kind."""

@@ -35,6 +35,7 @@ from prowess_host.workers.jobs import (
     answer_busy,
     answer_lost,
     answer_timeout,
+    deliver,
     leave_place,
     report_waiting,
 )
@@ -347,7 +348,7 @@ class Supervisor:
             self._finish(job, may_run=may_run)
         elif kind == Kind.QUESTIONS:
             self._timeouts.stop_clock(job)
-        delivered = DELIVER[kind](job, frame)
+        delivered = deliver(job, frame)
         if not delivered and kind == Kind.QUESTIONS:
             self.answer(job, {"error": NOT_SAID})
 
