@@ -88,6 +88,17 @@ def test_a_large_head_is_refused(narrow: Web, field: str) -> None:
     assert [431] == statuses(narrow.raw(head(narrow, field).removesuffix(b"\r\n\r\n") + b"\r\nY: " + b"y" * 3000))
 
 
+@pytest.mark.parametrize("framing", ["1;", "1;a=", "0\r\nX: ", "0\r\n"])
+def test_a_large_trailer_is_refused(narrow: Web, framing: str) -> None:
+    """What frames a body is bounded like a head, because the parser keeps a trailer, and copies it with each of its parts."""
+    fields = "Content-Type: application/json", "Transfer-Encoding: chunked", "Expect: 100-continue"
+    with socket.create_connection(("127.0.0.1", narrow.port), PATIENCE) as connection:
+        connection.sendall(head(narrow, *fields))
+        assert [100] == statuses(connection.recv(1000))
+        connection.sendall(framing.encode() + b"x" * 3000)
+        assert [431] == statuses(connection.recv(1000))
+
+
 def test_a_long_target_is_refused(narrow: Web) -> None:
     assert [431] == statuses(narrow.raw(head(narrow, line=f"GET /{'x' * 3000} HTTP/1.1")))
 
