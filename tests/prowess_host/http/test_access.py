@@ -453,7 +453,9 @@ def test_envelopes_bring_their_credentials_in_either_place(guarded: Web) -> None
         refused = guarded.ask("POST", "/v1/invoke", body, {**JSON, **headers})
         assert status == refused.status
         assert "Bearer" in refused.headers["www-authenticate"]
-    assert 403 == guarded.ask("POST", "/v1/commands/t.write", {}, {**JSON, **bearer(READER)}).status
+    for arguments in ({}, {"wrong": 1}):  # scopes come before arguments
+        assert 403 == guarded.ask("POST", "/v1/commands/t.write", arguments, {**JSON, **bearer(READER)}).status, arguments
+    assert 422 == guarded.ask("POST", "/v1/commands/t.write", {"wrong": 1}, {**JSON, **bearer(OWNER)}).status
     assert 401 == guarded.ask("POST", "/v1/commands/t.write", {}, JSON).status
 
 
