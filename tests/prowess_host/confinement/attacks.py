@@ -152,6 +152,16 @@ def open_by_a_handle() -> Any:
     return call(303, 264, -100, os.fsencode(outside()), handle, ctypes.byref(ctypes.c_int()), 0)
 
 
+@attack
+def read_an_attribute() -> Any:
+    return os.getxattr(outside(), "user.note")
+
+
+@attack
+def list_attributes() -> Any:
+    return os.listxattr(outside())
+
+
 # --- writing --------------------------------------------------------------------------------------
 
 
@@ -480,6 +490,11 @@ def new_process_by_clone3() -> Any:
     if result > 0:
         os.waitpid(result, 0)
     return result > 0
+
+
+@attack
+def keep_descriptors_from_the_host() -> Any:
+    return call(436, 436, 1000, 1001, 2)  # CLOSE_RANGE_UNSHARE
 
 
 @attack

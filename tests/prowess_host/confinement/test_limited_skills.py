@@ -82,6 +82,20 @@ SKILL = """
             time.sleep(0.01)
 
     @skill_command
+    def fill_from_a_daemon() -> str:
+        import tempfile
+        if not os.fork():
+            os.setsid()
+            if not os.fork():
+                held = [tempfile.TemporaryFile(buffering=0) for _ in range(20)]
+                for file in held:
+                    file.write(bytes(1 << 20))
+                time.sleep(3600)
+            os._exit(0)
+        os.wait()
+        time.sleep(3600)
+
+    @skill_command
     def memory_of(pid: int) -> str:
         for name in ("environ", "mem", "maps", "cmdline", "root/etc/passwd", "cwd/.env", "fd/0"):
             try:
@@ -328,6 +342,14 @@ async def test_disk_is_not_filled(tmp_path: Path) -> None:
     async with hosted(project, forked=True) as host:
         assert "it had written more than 8388608 bytes of temporary files" in await refused(host, "limited_fill")
         assert int(await host.text("limited_worker"))
+
+
+async def test_disk_is_not_filled_by_a_process_that_left_the_worker(tmp_path: Path) -> None:
+    """Its files have no names, and its parent has ended."""
+    project = make_project(tmp_path / "p", limited=block('disk = "8 MiB"', "processes = 4"))
+    async with hosted(project, forked=True) as host:
+        told = await refused(host, "limited_fill_from_a_daemon")
+        assert "it had written more than 8388608 bytes of temporary files" in told
 
 
 @pytest.mark.parametrize(
