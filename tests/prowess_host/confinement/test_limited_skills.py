@@ -284,6 +284,7 @@ async def test_skill_sees_the_variables_and_settings_that_its_limits_name(tmp_pa
     """Of all others it is told nothing: not by the environment, not by `.env`, and not over the link."""
     named = block('env = ["NAMED", "IN_DOTENV"]', 'settings = ["weather.key"]')
     settings = '[weather]\nkey = "w"\nother = "o"\n[api]\nkey = "a"\n'
+    settings += '[environments]\nindex = "https://ada:hush@index.example.com/simple"\n'
     project = make_project(tmp_path / "p", settings, limited=named, free=SKILL)
     (project / ".env").write_text("IN_DOTENV=d\nOTHER=o\n")
     env = {"NAMED": "n", "SECRET_OF_ALL": "s"}
@@ -296,7 +297,8 @@ async def test_skill_sees_the_variables_and_settings_that_its_limits_name(tmp_pa
         ):
             assert free == await host.text("free_variable", name=name)
             assert limited == await host.text("limited_variable", name=name)
-        for key, limited in (("weather.key", "w"), ("weather.other", "none"), ("api.key", "none")):
+        for key in ("weather.key", "weather.other", "api.key", "environments.index"):
+            limited = "w" if key == "weather.key" else "none"
             assert "none" != await host.text("free_setting", key=key)
             assert limited == await host.text("limited_setting", key=key)
         await refused(host, "limited_read", path=str(project / ".env"))

@@ -25,6 +25,8 @@ _VERSION: Final = re.compile(r"[0-9]+(?:\.[0-9]+)*(?:(?:a|b|rc)[0-9]+)?(?:\.post
 _PARTS: Final = re.compile(r"[-_.]+")
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "venv", "tests", "test"})
 _REQUIREMENT: Final = re.compile(r"\s*([A-Za-z0-9._-]+)")
+_CREDENTIALS: Final = re.compile(r"://[^/?#\s]*@")
+"""A user in a URL, usually with a password."""
 _OURS: Final = frozenset({"prowess", "prowess-host"})
 """Either one installs the host, which the package needs to serve itself."""
 
@@ -47,6 +49,8 @@ class ProjectSource:
     """Including Prowess."""
     files: Mapping[str, bytes]
     """The skills and the settings, by path in the project."""
+    executable: frozenset[str]
+    """The files that are programs."""
     folders: tuple[str, ...]
     """The folders of skills."""
 
@@ -56,8 +60,10 @@ class ProjectSource:
         return self.name.replace("-", "_")
 
 
-def read_source(settings: Settings, name: str | None = None, version: str | None = None) -> ProjectSource:
-    """Read a project: `[project]` in its pyproject.toml, else its settings."""
+def read_source(
+    settings: Settings, name: str | None = None, version: str | None = None, *, output: Path | None = None
+) -> ProjectSource:
+    """Read a project: `[project]` in its pyproject.toml, else its settings. `output` is the folder of earlier packages."""
     root, own = settings.root, settings.own
     project = _project_table(root)
     title = _line(own.identity.title) or _line(own.identity.name) or str(project.get("name") or root.name)
@@ -73,7 +79,7 @@ def read_source(settings: Settings, name: str | None = None, version: str | None
     if not isinstance(number, str) or not _VERSION.fullmatch(number):
         raise ProwessError(f"{number!r} is not a version; give one like 1.2.0 with --version")
     folders = tuple(_relative(folder, root) for folder in own.skills if (root / folder).is_dir())
-    files = dict(_files(root, folders))
+    files = dict(_files(root, folders, output))
     config = root / "prowess.toml"
     if config.is_file():
         text = _read(config, root)
@@ -100,6 +106,7 @@ def read_source(settings: Settings, name: str | None = None, version: str | None
         python=_line(project.get("requires-python")) or ">=3.11",
         dependencies=_dependencies(project.get("dependencies")),
         files=files,
+        executable=frozenset(path for path in files if os.access(root / path, os.X_OK)),
         folders=folders,
     )
 
@@ -136,14 +143,17 @@ def _relative(path: str, root: Path) -> str:
     return whole.relative_to(root).as_posix()
 
 
-def _files(root: Path, folders: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
-    """All files of skills in order, without hidden files, tests and environments."""
+def _files(root: Path, folders: tuple[str, ...], output: Path | None) -> Iterator[tuple[str, bytes]]:
+    """All files of skills in order, without hidden files, tests, environments and earlier packages."""
     for folder in folders:
         for place, names, files in os.walk(root / folder):
             names[:] = sorted(
                 name
                 for name in names
-                if not name.startswith(".") and name not in _SKIPPED and not Path(place, name, "pyvenv.cfg").exists()
+                if not name.startswith(".")
+                and name not in _SKIPPED
+                and not Path(place, name, "pyvenv.cfg").exists()
+                and Path(place, name) != output
             )
             for file in sorted(files):
                 path = Path(place, file)
@@ -168,7 +178,13 @@ def _read(path: Path, root: Path) -> bytes:
 
 def _refuse_secrets(text: bytes, patterns: tuple[str, ...]) -> None:
     """Refuse secrets, because packages are published."""
-    found = sorted(key for key, value in _texts(tomllib.loads(text.decode())) if value and _is_secret(key, patterns))
+    found = sorted(
+        {
+            key
+            for key, value in _texts(tomllib.loads(text.decode()))
+            if value and (_is_secret(key, patterns) or _CREDENTIALS.search(value))
+        }
+    )
     if found:
         raise ProwessError(
             f"a value in prowess.toml looks like a secret: {', '.join(found)}. Packages are published: move it to .env or "
@@ -184,6 +200,8 @@ def _texts(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]
             for item in cast("list[Any]", value):
                 if isinstance(item, dict):
                     yield from _texts(cast("Mapping[str, Any]", item), f"{path}{key}.")
+                elif isinstance(item, str):
+                    yield f"{path}{key}", item
         elif isinstance(value, str):
             yield f"{path}{key}", value
 
