@@ -88,9 +88,8 @@ def claim(folder: Path) -> int:
     running.mkdir(parents=True, exist_ok=True)
     starting = os.open(running, os.O_RDONLY)
     try:
-        fcntl.flock(
-            starting, fcntl.LOCK_EX
-        )  # else an agent that starts now would remove this folder before it is locked
+        # Else an agent that starts now would remove this folder before it is locked.
+        fcntl.flock(starting, fcntl.LOCK_EX)
         folder.mkdir()
         descriptor = os.open(folder, os.O_RDONLY)
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -14,6 +14,7 @@ import ssl
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import urlsplit
 
 import uvicorn
 
@@ -59,6 +60,11 @@ class Address:
         """The MCP endpoint."""
         return f"{self.url}{MCP_PATH}"
 
+    @property
+    def host(self) -> str:
+        """The name or address in the URL, which may have a port and a path."""
+        return urlsplit(self.url).hostname or ""
+
 
 def check_safe(settings: Settings) -> None:
     """Refuse to serve other machines without credentials, or with unusable settings. Raises `SettingsError` with the remedy."""
@@ -66,6 +72,8 @@ def check_safe(settings: Settings) -> None:
     if not is_loopback(own.host) and is_open(settings):
         raise SettingsError(_WAY_OUT.format(host=own.host))
     shared_key(settings)
+    if own.url is not None and not _is_url(own.url):
+        raise SettingsError(f"serve.url {own.url!r} is not a URL; write one like https://tools.example.com")
     Proxies(own.trusted_proxies)
     if own.oauth_issuer is not None:
         try:
@@ -78,6 +86,14 @@ def check_safe(settings: Settings) -> None:
         raise SettingsError("serve.tls_cert and serve.tls_key belong together: set both, or neither")
     if own.tls_cert is not None and own.tls_key is not None:
         _tls(settings.root / own.tls_cert, settings.root / own.tls_key)
+
+
+def _is_url(text: str) -> bool:
+    try:
+        split = urlsplit(text)
+    except ValueError:
+        return False
+    return split.scheme in ("http", "https") and bool(split.hostname) and not (split.query or split.fragment)
 
 
 def is_open(settings: Settings) -> bool:
@@ -172,8 +188,7 @@ def _access(settings: Settings, address: Address) -> tuple[Access, dict[str, Jso
 
 
 def _guard(own: ServeSettings, address: Address) -> Guard:
-    named = address.url.partition("://")[2].rpartition(":")[0] or address.url.partition("://")[2]
-    hosts = {own.host, *own.allowed_hosts, *([named.strip("[]")] if own.url else [])}
+    hosts = {own.host, *own.allowed_hosts, *([address.host] if own.url else [])}
     return Guard(
         frozenset(host.lower() for host in hosts),
         frozenset(origin.lower().rstrip("/") for origin in own.allowed_origins),
