@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 from patience import PATIENCE
-from piped import CAPABILITIES_KEY
+from piped import CAPABILITIES_KEY, make_project
 from web import JSON, Answer, Events, Web, initialize, served_over_http, stateless, until
 
 from prowess.settings.credentials import Caller
@@ -517,6 +517,51 @@ def test_leaving_is_noticed_where_further_requests_wait(web: Web) -> None:
     until((web.root / "first.cancelled").exists)
     assert "x" == web.call("t_echo", text="x").text
     assert not (web.root / "next.begun").exists()
+
+
+LATE = """
+    while not (Path(__file__).parent / "gate").exists():
+        time.sleep(0.01)
+
+    @skill_command
+    def run(mark: str) -> str:
+        Path(mark).touch()
+        return "ran"
+"""
+SCOPED = """
+[[auth.credentials]]
+type = "bearer"
+token = "ada"
+scopes = ["all"]
+
+[auth.scopes]
+"other" = ["more"]
+"""
+
+
+@pytest.mark.parametrize("sessions", [True, False])
+def test_leaving_before_the_commands_are_loaded_ends_a_request(tmp_path: Path, *, sessions: bool) -> None:
+    """Its scopes are checked when the commands are known. It must not take a place for ever, and its call never begins."""
+    root = make_project(tmp_path / "p", SCOPED, t=f"    from pathlib import Path\n{LATE}")
+    ran, left = tmp_path / "ran", b'prowess_http_requests_total{route="mcp",method="POST",status="0"} 1\n'
+    body, fields = stateless("tools/call", name="t_run", arguments={"mark": str(ran)})
+    if not sessions:  # then this is how clients of older revisions call
+        fields["MCP-Protocol-Version"] = "2025-03-26"
+        del body["params"]["_meta"]
+    data = json.dumps(body).encode()
+    lines = [f"{name}: {value}" for name, value in {**fields, **ADA}.items()]
+    with served_over_http(root, "--set", f"serve.sessions={str(sessions).lower()}") as web:
+
+        def metrics() -> bytes:
+            return web.ask("GET", "/metrics", headers=ADA).body
+
+        with socket.create_connection(("127.0.0.1", web.port), PATIENCE) as connection:
+            connection.sendall(head(web, *lines, f"Content-Length: {len(data)}") + data)
+        until(lambda: left in metrics())
+        (root / "skills" / "gate").touch()
+        assert "ran" == web.call("t_run", ADA, mark=str(tmp_path / "last")).text
+        assert b"prowess_requests_in_flight 0\n" in metrics()
+        assert not ran.exists()
 
 
 # Framing
