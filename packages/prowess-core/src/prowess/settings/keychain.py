@@ -35,7 +35,7 @@ def read(key: str, reference: dict[str, str]) -> str:
         ) from None
     try:
         secret = keyring.get_password(service, name)
-    except Exception as error:  # noqa: BLE001 - the libraries behind it have exceptions of their own
+    except Exception as error:  # the libraries behind it have exceptions of their own
         reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise SettingsError(f"the setting {key!r}: the system's keychain cannot be read: {reason}") from error
     if secret is None:
