@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import fcntl
 import importlib.util
 import json
 import os
@@ -144,6 +145,20 @@ def read_by_an_inherited_descriptor() -> Any:
 def watch_files_elsewhere() -> Any:
     fd = _libc.inotify_init1(0)
     return fd >= 0 and _libc.inotify_add_watch(fd, os.fsencode(outside("..")), 2) >= 0
+
+
+@attack
+def delay_everybody_who_opens_a_file() -> Any:
+    with Path(__file__).open("rb") as file, contextlib.suppress(BlockingIOError):  # somebody has it open
+        return fcntl.fcntl(file, 1024, fcntl.F_RDLCK) == 0
+    return True
+
+
+@attack
+def watch_a_folder() -> Any:
+    fd = os.open(sysconfig.get_path("stdlib"), os.O_RDONLY)
+    signal.signal(signal.SIGIO, signal.SIG_IGN)
+    return fcntl.fcntl(fd, 1026, 1) == 0
 
 
 @attack

@@ -197,6 +197,8 @@ _CLOSE_RANGE_UNSHARE: Final = 2
 _DENIED_PRCTL: Final = (4, 35, 36, 59)
 """PR_SET_DUMPABLE hides a process from the host. PR_SET_MM changes what a process shows about itself, and
 PR_SET_CHILD_SUBREAPER the parents of orphans. PR_SET_SYSCALL_USER_DISPATCH redirects system calls."""
+_WATCHING: Final = (1024, 1026)
+"""F_SETLEASE delays everybody who opens the file, the host too, by 45 seconds. F_NOTIFY watches a folder."""
 _OWNER_BY_FCNTL: Final = (8, 10, 15)
 """F_SETOWN, F_SETSIG and F_SETOWN_EX let the kernel send any signal to any process when a file becomes ready."""
 _OWNER_BY_IOCTL: Final = (0x8901, 0x8902)
@@ -243,7 +245,7 @@ def filter_for(limits: Limits, machine: Architecture, *, scoped: bool = True) ->
     if not scoped:
         program.answer(_SIGNALS.values(), errno.EPERM)
         program.when(_TGKILL, _unless_equal(0, OWN_PID))
-        program.when(_FCNTL, _if_any(1, _OWNER_BY_FCNTL))
+    program.when(_FCNTL, _if_any(1, (*_WATCHING, *(() if scoped else _OWNER_BY_FCNTL))))
     program.when(_IOCTL, _if_any(1, (*_ATTRIBUTES, *(() if scoped else _OWNER_BY_IOCTL))))
     for number in _OF_A_PROCESS:
         program.when(number, _unless_equal(0, 0))
