@@ -206,6 +206,9 @@ _OWNER_BY_IOCTL: Final = (0x8901, 0x8902)
 _ATTRIBUTES: Final = (0x40086602, 0x401C5820, 0x40806685, 0x800C6613, 0x40046602)
 """FS_IOC_SETFLAGS (also the 32-bit form), FS_IOC_FSSETXATTR, FS_IOC_ENABLE_VERITY and FS_IOC_SET_ENCRYPTION_POLICY change
 files that are open for reading only."""
+_SUBVOLUMES: Final = (0x50009401, 0x5000940E, 0x5000940F, 0x50009417, 0x50009418, 0x5000943F, 0x4008941A)
+"""BTRFS_IOC_SNAP_CREATE, SUBVOL_CREATE, SNAP_DESTROY, their second versions, and SUBVOL_SETFLAGS: they make and delete folders
+in one that is open for reading only, which Landlock does not see."""
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 _STREAM, _DATAGRAM, _SEQUENCE = 1, 2, 5
 _KIND: Final = 0xF
@@ -246,7 +249,7 @@ def filter_for(limits: Limits, machine: Architecture, *, scoped: bool = True) ->
         program.answer(_SIGNALS.values(), errno.EPERM)
         program.when(_TGKILL, _unless_equal(0, OWN_PID))
     program.when(_FCNTL, _if_any(1, (*_WATCHING, *(() if scoped else _OWNER_BY_FCNTL))))
-    program.when(_IOCTL, _if_any(1, (*_ATTRIBUTES, *(() if scoped else _OWNER_BY_IOCTL))))
+    program.when(_IOCTL, _if_any(1, (*_ATTRIBUTES, *_SUBVOLUMES, *(() if scoped else _OWNER_BY_IOCTL))))
     for number in _OF_A_PROCESS:
         program.when(number, _unless_equal(0, 0))
     program.when(_SETPRIORITY, [*_unless_equal(0, 0), *_unless_equal(1, 0)])
