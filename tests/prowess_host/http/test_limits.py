@@ -8,6 +8,7 @@ import json
 import os
 import random
 import re
+import resource
 import select
 import signal
 import socket
@@ -501,6 +502,32 @@ def test_connections_are_bounded(narrow: Web) -> None:
         answered = refused[0].recv(65536)
         assert [503] == statuses(answered)
         assert b"retry-after: 1" in answered
+
+
+def files(soft: int, hard: int) -> str:
+    """The beginning of a server that may have so many open files."""
+    return f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard})); "
+
+
+def test_as_many_files_may_be_open_as_connections(root: Path) -> None:
+    """Many systems allow 1024 until a program asks for more."""
+    with served_over_http(root, *set_to(max_connections=1000), before=files(300, 2000)) as web:
+        assert 200 == web.ask("GET", "/healthz").status
+        assert (1500, 2000) == resource.prlimit(web.process.pid, resource.RLIMIT_NOFILE)
+        assert "open files" not in web.errors.read_text()
+
+
+def test_connections_are_bounded_by_the_files_that_may_be_open(root: Path) -> None:
+    """Half of a small number is left for workers. Without it, the server would stand still instead of refusing clients."""
+    with served_over_http(root, before=files(300, 300)) as web, contextlib.ExitStack() as stack:
+        assert "at most 150 connections are served" in web.errors.read_text()
+        address = "127.0.0.1", web.port
+        every = [stack.enter_context(socket.create_connection(address)) for _ in range(151)]
+        refused, _, _ = select.select(every, [], [], PATIENCE)
+        assert [503] == statuses(refused[0].recv(65536))
+        for each in every[:10]:
+            each.close()
+        until(lambda: web.call("t_echo", text="x").status == 200)
 
 
 def test_leaving_is_noticed_where_further_requests_wait(web: Web) -> None:

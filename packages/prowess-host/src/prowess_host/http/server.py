@@ -8,10 +8,12 @@ import errno
 import gc
 import logging
 import os
+import resource
 import signal
 import socket
 import ssl
 from collections.abc import Callable, Generator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
@@ -38,7 +40,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Address", "address_of", "bind", "check_safe", "is_open", "serve_http"]
 
+_log = logging.getLogger("prowess.host")
 _BACKLOG: Final = 2048
+_OTHER_FILES: Final = 500
+"""Open files besides connections: pipes of workers, skills, and the record of calls."""
 _GARBAGE: Final = 10_000
 """Objects between two garbage collections. The hundreds of objects of a request are freed by reference counting."""
 _WAY_OUT: Final = """\
@@ -142,10 +147,30 @@ class _Server(uvicorn.Server):
         yield
 
 
+def _limited(own: ServeSettings) -> ServeSettings:
+    """The settings with as many connections as this process may have files, whose number it raises if the system lets it.
+
+    Without room for other files, no worker could be started, and new clients would wait instead of being refused.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited, needed = resource.RLIM_INFINITY, own.max_connections + _OTHER_FILES
+    if soft == unlimited or soft >= needed:
+        return own
+    soft = needed if hard == unlimited else min(needed, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    most = max(soft - _OTHER_FILES, soft // 2)
+    if most >= own.max_connections:
+        return own
+    _log.warning(
+        "this system allows %d open files, so at most %d connections are served: raise `ulimit -n`", soft, most
+    )
+    return replace(own, max_connections=most)
+
+
 def _config(app: App, own: ServeSettings, root: Path) -> uvicorn.Config:
     config = uvicorn.Config(
         cast("Any", app),
-        http=cast("Any", http1(app.serve, own)),
+        http=cast("Any", http1(app.serve, _limited(own))),
         ws="none",
         lifespan="off",
         loop="none",
