@@ -506,9 +506,13 @@ def test_approved_code_is_signed_by_a_command(tmp_path: Path) -> None:
     [
         ("prowess approve needs --key FILE", ["approve"]),
         ("no-key has no private key", ["approve", "--key", "no-key"]),
+        ("short-key has no private key (a key is 64 hexadecimal digits)", ["approve", "--key", "short-key"]),
         ("--locked needs the public keys", ["agent", "--locked"]),
+        ("agent.keys: 'abcd' is not a public key", ["agent", "--locked", "--set", 'agent.keys=["abcd"]']),
     ],
 )
 def test_keys_are_asked_for(message: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "short-key").write_text("abcd\n")
+    words = [str(tmp_path / word) if word == "short-key" else word for word in words]
     assert 2 == run([*words, "--project", str(project(tmp_path))])
     assert message in capsys.readouterr().err
