@@ -277,12 +277,17 @@ def test_settings_with_secrets_are_not_packaged(project: Path, text: str, key: s
         ({"name": "sums & words"}, "is not a package name"),
         ({"name": "../sums"}, "is not a package name"),
         ({"name": "7sums"}, "cannot be imported"),
+        ({"name": "Calendar"}, "is the name of a module of Python or Prowess"),
+        ({"name": "prowess-host"}, "is the name of a module of Python or Prowess"),
+        ({"name": "Prowess"}, "is the name of a module of Python or Prowess"),
+        ({"name": "httpx"}, "or of a dependency"),
         ({"version": "latest"}, "is not a version"),
         ({"version": "1.0\nName: other"}, "is not a version"),
     ],
 )
 def test_a_wrong_name_or_version_is_refused(project: Path, options: dict[str, str], why: str) -> None:
     """With the option that helps."""
+    (project / "pyproject.toml").write_text('[project]\ndependencies = ["HTTPX[http2]>=0.27"]\n')
     with pytest.raises(ProwessError, match=why):
         source_of(project, **options)
 

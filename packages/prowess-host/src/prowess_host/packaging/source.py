@@ -6,6 +6,7 @@ import fnmatch
 import keyword
 import os
 import re
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -25,6 +26,8 @@ _VERSION: Final = re.compile(r"[0-9]+(?:\.[0-9]+)*(?:(?:a|b|rc)[0-9]+)?(?:\.post
 _PARTS: Final = re.compile(r"[-_.]+")
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "venv", "tests", "test"})
 _REQUIREMENT: Final = re.compile(r"\s*([A-Za-z0-9._-]+)")
+_TAKEN: Final = frozenset({*sys.stdlib_module_names, "prowess", "prowess_core", "prowess_host", "prowess_testkit"})
+"""Names that no import package may have."""
 _CREDENTIALS: Final = re.compile(r"://[^/?#\s]*@")
 """A user in a URL, usually with a password."""
 _OURS: Final = frozenset({"prowess", "prowess-host"})
@@ -68,12 +71,18 @@ def read_source(
     project = _project_table(root)
     title = _line(own.identity.title) or _line(own.identity.name) or str(project.get("name") or root.name)
     found = name or project.get("name") or own.identity.name or root.name
+    dependencies = _dependencies(project.get("dependencies"))
     if not isinstance(found, str) or not _NAME.fullmatch(found):
         raise ProwessError(f"{found!r} is not a package name; give one of letters, digits and hyphens with --name")
     package = _PARTS.sub("-", found).lower()
     if not package.replace("-", "_").isidentifier() or keyword.iskeyword(package.replace("-", "_")):
         raise ProwessError(
             f"{found!r} cannot be imported as a module; give a name that begins with a letter with --name"
+        )
+    if package.replace("-", "_") in _TAKEN or package in map(_name_of, dependencies):
+        raise ProwessError(
+            f"{found!r} is the name of a module of Python or Prowess, or of a dependency, which the package would replace or "
+            "hide; give another name with --name"
         )
     number = version or project.get("version") or "0.1.0"
     if not isinstance(number, str) or not _VERSION.fullmatch(number):
@@ -104,7 +113,7 @@ def read_source(
         author=_author(project.get("authors")),
         website=_line(own.identity.website_url or _inside(project.get("urls"), "Homepage")),
         python=_line(project.get("requires-python")) or ">=3.11",
-        dependencies=_dependencies(project.get("dependencies")),
+        dependencies=dependencies,
         files=files,
         executable=frozenset(path for path in files if os.access(root / path, os.X_OK)),
         folders=folders,
@@ -213,8 +222,13 @@ def _is_secret(key: str, patterns: tuple[str, ...]) -> bool:
 
 def _dependencies(listed: Any) -> tuple[str, ...]:
     named = [_line(each) for each in cast("list[Any]", listed)] if isinstance(listed, list) else []
-    names = {_PARTS.sub("-", match[1]).lower() for each in named if (match := _REQUIREMENT.match(each))}
-    return tuple(named) if names & _OURS else (*named, f"prowess>={RELEASE}")
+    return tuple(named) if _OURS.intersection(map(_name_of, named)) else (*named, f"prowess>={RELEASE}")
+
+
+def _name_of(requirement: str) -> str:
+    """The normalized name of a required package; empty for a text that is no requirement."""
+    found = _REQUIREMENT.match(requirement)
+    return _PARTS.sub("-", found[1]).lower() if found else ""
 
 
 def _readme(root: Path, title: str) -> str:
