@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -284,6 +285,29 @@ print(flush=True); input()"""
         assert "allow more with `disk`" in confinement.overfull([process.pid])
     finally:
         process.communicate(b"\n")
+        confinement.close()
+
+
+def test_files_that_come_and_go_hide_no_others(tmp_path: Path) -> None:
+    """A file may be gone when its size is asked for."""
+    confinement, over = Confinement(Grant("a", Limits(disk=4 * MIB), tmp_path)), threading.Event()
+    for number in range(60):
+        (confinement.temporary / f"large-{number}").write_bytes(bytes(100_000))
+
+    def churn() -> None:
+        while not over.is_set():
+            for number in range(20):
+                (confinement.temporary / f"small-{number}").touch()
+            for number in range(20):
+                (confinement.temporary / f"small-{number}").unlink()
+
+    churning = threading.Thread(target=churn)
+    churning.start()
+    try:
+        assert all(confinement.overfull([]) for _ in range(300))
+    finally:
+        over.set()
+        churning.join()
         confinement.close()
 
 

@@ -414,7 +414,10 @@ def _size_of(folder: Path, processes: Iterable[int], most: int) -> int:
         try:
             with os.scandir(waiting.pop()) as entries:
                 for entry in entries:
-                    status = entry.stat(follow_symlinks=False)
+                    try:
+                        status = entry.stat(follow_symlinks=False)
+                    except FileNotFoundError:  # just deleted; the others count
+                        continue
                     if status.st_ino not in seen:
                         seen.add(status.st_ino)
                         total += max(status.st_blocks * 512, _BLOCK)
