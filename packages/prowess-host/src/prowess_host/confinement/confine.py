@@ -46,6 +46,8 @@ _THREADS: Final = 64
 """Threads for a worker and its libraries, added to the limit on processes, because the kernel counts both."""
 _KEPT: Final = ("prowess.toml", "pyproject.toml", ".prowess")
 _DESCRIPTORS: Final = 1024
+_HIDDEN: Final = (errno.ENAMETOOLONG, errno.EACCES)
+"""Errors of folders that are so deep, or unreadable, that they can only serve to hide files."""
 _BLOCK: Final = 4096
 """Bytes that every file counts at least, because many small files fill a disk too."""
 _LAUNCH: Final = str(Path(__file__).with_name("launch.py"))
@@ -428,10 +430,7 @@ def _size_of(folder: Path, processes: Iterable[int], most: int) -> int:
         except FileNotFoundError:
             continue
         except OSError as error:
-            if error.errno in (
-                errno.ENAMETOOLONG,
-                errno.EACCES,
-            ):  # so deep, or unreadable: that can only serve to hide files
+            if error.errno in _HIDDEN:
                 return most + 1
     for process in processes:
         with contextlib.suppress(OSError):
