@@ -28,11 +28,14 @@ class InMemory(keyring.backend.KeyringBackend):
         self.asked: list[str] = []
         self.passwords: dict[tuple[str, str], str] = {}
         self.locked = False
+        self.broken = False
 
     def get_password(self, service: str, username: str) -> str | None:
         self.asked.append(username)
         if self.locked:
             raise keyring.errors.KeyringLocked
+        if self.broken:
+            raise RuntimeError("D-Bus is gone")
         return self.passwords.get((service, username))
 
     def set_password(self, service: str, username: str, password: str) -> None:
@@ -75,11 +78,12 @@ def test_the_environment_wins_over_the_keychain(tmp_path: Path, keychain: InMemo
         (3, 'keyring must be "service/name", not 3'),
         ("acme/other", "the system's keychain has no 'other' for the service 'acme'. Add it: "),
         ("acme/locked", "the system's keychain cannot be read: KeyringLocked"),
+        ("acme/broken", "the system's keychain cannot be read: RuntimeError: D-Bus is gone"),
     ],
 )
 def test_what_is_not_in_the_keychain_is_named(keychain: InMemory, reference: Any, message: str):
     """With the way to put it there."""
-    keychain.locked = reference == "acme/locked"
+    keychain.locked, keychain.broken = reference == "acme/locked", reference == "acme/broken"
     with pytest.raises(SettingsError) as caught:
         Settings.of({"api.key": {"keyring": reference}}).get("api.key")
     assert message in str(caught.value)

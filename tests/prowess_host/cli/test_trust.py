@@ -102,6 +102,22 @@ def test_trust_shows_all_that_a_model_reads(project: Path) -> None:
     assert "\r" not in done.stdout.replace("\r\n", "\n")
 
 
+@pytest.mark.parametrize(
+    "text", ["[sandbox]\next = false\n", "[sandbox]\next = {}\n", "sandbox.ext.cpu = 5\n", "sandbox = { ext = {} }\n"]
+)
+def test_settings_in_another_form_stay_as_they_are(project: Path, text: str) -> None:
+    """A second table beside one on a line would make the file unreadable. The message has what to write instead."""
+    (project / "prowess.toml").write_text(text)
+
+    done = prowess(project, "trust", "ext", "--network", "--yes")
+
+    assert done.returncode != 0
+    assert text == (project / "prowess.toml").read_text()
+    assert "The file was left as it is" in done.stderr
+    allowed = tomllib.loads(done.stderr.partition("\n\n")[2])["sandbox"]["ext"]
+    assert (True, 16) == (allowed["network"], len(allowed["contract"]))
+
+
 def test_nothing_is_written_without_a_yes(project: Path) -> None:
     """Where there is no terminal, nobody has agreed."""
     done = prowess(project, "trust", "ext")

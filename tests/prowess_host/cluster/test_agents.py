@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import fcntl
 import json
 import os
 import random
@@ -20,6 +22,7 @@ import anyio
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from inside import inside
+from locked import is_waited_for
 from parallel import folder_of_all
 from patience import PATIENCE
 from piped import result, until
@@ -32,7 +35,7 @@ from prowess.skills.discovery import Source
 from prowess_host.catalog.labels import labels_of_skill
 from prowess_host.cli.commands import run
 from prowess_host.cluster import remote
-from prowess_host.cluster.agent import Agent
+from prowess_host.cluster.agent import Agent, claim
 from prowess_host.cluster.code import APPROVED, Unapproved, check_approved, new_key, sign
 from prowess_host.cluster.engine import EngineConnection
 from prowess_host.cluster.status import cluster_status
@@ -114,6 +117,25 @@ async def until_said(host: Any, command: str, words: str) -> None:
     with anyio.fail_after(PATIENCE):
         while words not in await host.text(command):  # noqa: ASYNC110 - there is no event on this side
             await anyio.sleep(0.05)
+
+
+async def test_agents_that_start_together_keep_their_folders(tmp_path: Path) -> None:
+    """A folder without a lock is that of a killed agent, unless it is only about to be locked."""
+    running = tmp_path / "running"
+    (running / "killed").mkdir(parents=True)
+    starting = os.open(running, os.O_RDONLY)  # another one, which sweeps now
+    try:
+        fcntl.flock(starting, fcntl.LOCK_EX)
+        claiming = asyncio.create_task(asyncio.to_thread(claim, running / "a"))
+        await until(lambda: is_waited_for(running) or claiming.done())
+        assert ["killed"] == [each.name for each in running.iterdir()]
+    finally:
+        os.close(starting)
+    first = await claiming
+    second = claim(running / "b")
+    assert {"a", "b"} == {each.name for each in running.iterdir()}
+    os.close(first)
+    os.close(second)
 
 
 async def test_call_is_answered_by_a_worker_on_an_agent(start: Start, env: dict[str, str], tmp_path: Path) -> None:
@@ -484,9 +506,13 @@ def test_approved_code_is_signed_by_a_command(tmp_path: Path) -> None:
     [
         ("prowess approve needs --key FILE", ["approve"]),
         ("no-key has no private key", ["approve", "--key", "no-key"]),
+        ("short-key has no private key (a key is 64 hexadecimal digits)", ["approve", "--key", "short-key"]),
         ("--locked needs the public keys", ["agent", "--locked"]),
+        ("agent.keys: 'abcd' is not a public key", ["agent", "--locked", "--set", 'agent.keys=["abcd"]']),
     ],
 )
 def test_keys_are_asked_for(message: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "short-key").write_text("abcd\n")
+    words = [str(tmp_path / word) if word == "short-key" else word for word in words]
     assert 2 == run([*words, "--project", str(project(tmp_path))])
     assert message in capsys.readouterr().err

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import fcntl
 import importlib.util
 import json
 import os
@@ -147,9 +148,33 @@ def watch_files_elsewhere() -> Any:
 
 
 @attack
+def delay_everybody_who_opens_a_file() -> Any:
+    with Path(__file__).open("rb") as file, contextlib.suppress(BlockingIOError):  # somebody has it open
+        return fcntl.fcntl(file, 1024, fcntl.F_RDLCK) == 0
+    return True
+
+
+@attack
+def watch_a_folder() -> Any:
+    fd = os.open(sysconfig.get_path("stdlib"), os.O_RDONLY)
+    signal.signal(signal.SIGIO, signal.SIG_IGN)
+    return fcntl.fcntl(fd, 1026, 1) == 0
+
+
+@attack
 def open_by_a_handle() -> Any:
     handle = ctypes.create_string_buffer(struct.pack("Ii", 128, 0) + bytes(128))
     return call(303, 264, -100, os.fsencode(outside()), handle, ctypes.byref(ctypes.c_int()), 0)
+
+
+@attack
+def read_an_attribute() -> Any:
+    return os.getxattr(outside(), "user.note")
+
+
+@attack
+def list_attributes() -> Any:
+    return os.listxattr(outside())
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -480,6 +505,11 @@ def new_process_by_clone3() -> Any:
     if result > 0:
         os.waitpid(result, 0)
     return result > 0
+
+
+@attack
+def keep_descriptors_from_the_host() -> Any:
+    return call(436, 436, 1000, 1001, 2)  # CLOSE_RANGE_UNSHARE
 
 
 @attack

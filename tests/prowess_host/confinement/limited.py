@@ -66,6 +66,8 @@ def targets(base: Path) -> Iterator[dict[str, Any]]:
     (base / "project" / "prowess.toml").write_text("")
     for name in ("secret", "old", "removable"):
         (outside / name).write_text(name)
+    with contextlib.suppress(OSError):  # not every file system has them
+        os.setxattr(outside / "secret", "user.note", b"private")
     with contextlib.ExitStack() as stack:
         tcp = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         named = stack.enter_context(socket.socket(socket.AF_UNIX))

@@ -7,6 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,6 +39,8 @@ OF_ROOT = {
 """Attacks that need the powers of root to get through at all."""
 OF_THE_KERNEL = {
     "read_by_a_hard_link",
+    "read_an_attribute",
+    "list_attributes",
     "connect_tcp_6",
     "open_vsock_or_crypto",
     "io_uring",
@@ -245,11 +250,16 @@ print(sorted(os.WTERMSIG(os.waitpid(child, 0)[1]) for child, _ in children))
     assert "9" in done.stdout or done.returncode == -signal.SIGKILL
 
 
+MAPPING = """held.append(open('x', 'wb+')); held[-1].write(bytes(100_000)); held[-1].flush()
+    held.append(mmap(None, 4096, 1, 2, held[-1].fileno(), 0)); held[-2].close(); os.unlink('x')"""
 HIDING = {
     "in many files": "open(f'{number}', 'wb').write(bytes(100_000))",
     "in folders": "os.makedirs(f'{number}/a/b'); open(f'{number}/a/b/c', 'wb').write(bytes(100_000))",
     "in small files": "[open(f'{number}-{each}', 'wb').close() for each in range(30)]",
     "in files without names": "held.append(open('x', 'wb')); held[-1].write(bytes(100_000)); held[-1].flush(); os.unlink('x')",
+    "in mappings": pytest.param(
+        MAPPING, marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root can measure them")
+    ),
     "in a deep tree": "os.mkdir('d' * 200); os.chdir('d' * 200)",
 }
 
@@ -257,7 +267,12 @@ HIDING = {
 @pytest.mark.parametrize("how", HIDING.values(), ids=HIDING)
 def test_temporary_files_are_counted_wherever_they_are(tmp_path: Path, how: str) -> None:
     """Links count once, and files without names as long as they are open."""
-    code = f"import os, tempfile; held = []; os.chdir(tempfile.gettempdir())\nfor number in range(60):\n    {how}\nprint(flush=True); input()"
+    code = f"""
+import ctypes, os, tempfile; held = []; os.chdir(tempfile.gettempdir())
+mmap = ctypes.CDLL(None).mmap; mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+for number in range(60):
+    {how}
+print(flush=True); input()"""
     confinement = Confinement(Grant("a", Limits(disk=4 * MIB), tmp_path))
     command = confinement.command([sys.executable, "-c", code], sys.executable)
     process = subprocess.Popen(
@@ -271,6 +286,53 @@ def test_temporary_files_are_counted_wherever_they_are(tmp_path: Path, how: str)
     finally:
         process.communicate(b"\n")
         confinement.close()
+
+
+def test_files_that_come_and_go_hide_no_others(tmp_path: Path) -> None:
+    """A file may be gone when its size is asked for."""
+    confinement, over = Confinement(Grant("a", Limits(disk=4 * MIB), tmp_path)), threading.Event()
+    for number in range(60):
+        (confinement.temporary / f"large-{number}").write_bytes(bytes(100_000))
+
+    def churn() -> None:
+        while not over.is_set():
+            for number in range(20):
+                (confinement.temporary / f"small-{number}").touch()
+            for number in range(20):
+                (confinement.temporary / f"small-{number}").unlink()
+
+    churning = threading.Thread(target=churn)
+    churning.start()
+    try:
+        assert all(confinement.overfull([]) for _ in range(300))
+    finally:
+        over.set()
+        churning.join()
+        confinement.close()
+
+
+@pytest.fixture
+def nobody() -> Iterator[int]:
+    """The user of the host is not root, which can read everything."""
+    before = os.geteuid()
+    user = before or 65534
+    os.seteuid(user)
+    yield user
+    os.seteuid(before)
+
+
+def test_unreadable_folders_hide_nothing_and_are_removed(nobody: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that nobody may list can still be filled."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as base:
+        monkeypatch.setattr(tempfile, "tempdir", base)
+        confinement = Confinement(Grant("a", Limits(), Path(base)), on=replace(system(), groups=None, memory=None))
+        hidden = confinement.temporary / "hidden"
+        hidden.mkdir(0o300)
+        (hidden / "file").write_text("x")
+
+        assert confinement.overfull([])
+        confinement.close()
+        assert not any(Path(base).iterdir())
 
 
 def test_removal_of_its_files_follows_no_links(tmp_path: Path) -> None:

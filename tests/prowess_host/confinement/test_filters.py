@@ -87,6 +87,13 @@ def test_modes_and_times_stay_as_they_are(machine: Architecture, pair: tuple[int
 
 
 @BOTH
+@pytest.mark.parametrize("pair", [(191, 8), (192, 9), (193, 10), (194, 11), (195, 12), (196, 13)])
+def test_files_have_no_attributes(machine: Architecture, pair: tuple[int, int]) -> None:
+    """As in a file system without any, which every copy of a file expects."""
+    assert asked(Limits(), machine, pair) == errno.ENOTSUP
+
+
+@BOTH
 @pytest.mark.parametrize("pair", [(435, 435), (425, 425), (426, 426), (427, 427)])
 def test_calls_with_hidden_arguments_do_not_exist(machine: Architecture, pair: tuple[int, int]) -> None:
     """So libraries go on with the older ones."""
@@ -102,6 +109,17 @@ def test_threads_are_allowed_and_processes_if_the_limits_say_so(machine: Archite
     assert asked(Limits(), machine, CLONE, process) == errno.EPERM
     assert asked(Limits(processes=1), machine, CLONE, process) == ALLOWED
     assert asked(Limits(processes=1), machine, CLONE, namespace) == errno.EPERM
+
+
+@BOTH
+@pytest.mark.parametrize("processes", [0, 1])
+def test_threads_share_their_descriptors(machine: Architecture, processes: int) -> None:
+    """The host measures files without names by the descriptors of a process."""
+    limits, without_files, close_range = Limits(processes=processes), 0x003D0F00 & ~0x400, (436, 436)
+
+    assert asked(limits, machine, CLONE, without_files) == errno.EPERM
+    assert asked(limits, machine, close_range, 3, 9, 2) == errno.EPERM
+    assert asked(limits, machine, close_range, 3, 9, 4) == ALLOWED
 
 
 @pytest.mark.parametrize("number", [57, 58])
@@ -234,6 +252,8 @@ def test_files_send_no_signals_where_the_kernel_does_not_keep_them_within(machin
 @BOTH
 def test_attributes_of_files_stay(machine: Architecture) -> None:
     """Their owner may change them in a file that was opened to be read, and Landlock does not look."""
-    for command in (0x40086602, 0x401C5820, 0x40806685, 0x800C6613):
+    subvolumes = (0x50009401, 0x5000940E, 0x5000940F, 0x50009417, 0x50009418, 0x5000943F, 0x4008941A)
+    for command in (0x40086602, 0x401C5820, 0x40806685, 0x800C6613, *subvolumes):
         assert asked(Limits(), machine, (16, 29), 3, command) == errno.EPERM
-    assert asked(Limits(), machine, (16, 29), 1, 0x5401) == ALLOWED
+    for command in (0x5401, 0x40049409):  # FICLONE, with which files are copied
+        assert asked(Limits(), machine, (16, 29), 1, command) == ALLOWED

@@ -82,6 +82,20 @@ SKILL = """
             time.sleep(0.01)
 
     @skill_command
+    def fill_from_a_daemon() -> str:
+        import tempfile
+        if not os.fork():
+            os.setsid()
+            if not os.fork():
+                held = [tempfile.TemporaryFile(buffering=0) for _ in range(20)]
+                for file in held:
+                    file.write(bytes(1 << 20))
+                time.sleep(3600)
+            os._exit(0)
+        os.wait()
+        time.sleep(3600)
+
+    @skill_command
     def memory_of(pid: int) -> str:
         for name in ("environ", "mem", "maps", "cmdline", "root/etc/passwd", "cwd/.env", "fd/0"):
             try:
@@ -270,6 +284,7 @@ async def test_skill_sees_the_variables_and_settings_that_its_limits_name(tmp_pa
     """Of all others it is told nothing: not by the environment, not by `.env`, and not over the link."""
     named = block('env = ["NAMED", "IN_DOTENV"]', 'settings = ["weather.key"]')
     settings = '[weather]\nkey = "w"\nother = "o"\n[api]\nkey = "a"\n'
+    settings += '[environments]\nindex = "https://ada:hush@index.example.com/simple"\n'
     project = make_project(tmp_path / "p", settings, limited=named, free=SKILL)
     (project / ".env").write_text("IN_DOTENV=d\nOTHER=o\n")
     env = {"NAMED": "n", "SECRET_OF_ALL": "s"}
@@ -282,7 +297,8 @@ async def test_skill_sees_the_variables_and_settings_that_its_limits_name(tmp_pa
         ):
             assert free == await host.text("free_variable", name=name)
             assert limited == await host.text("limited_variable", name=name)
-        for key, limited in (("weather.key", "w"), ("weather.other", "none"), ("api.key", "none")):
+        for key in ("weather.key", "weather.other", "api.key", "environments.index"):
+            limited = "w" if key == "weather.key" else "none"
             assert "none" != await host.text("free_setting", key=key)
             assert limited == await host.text("limited_setting", key=key)
         await refused(host, "limited_read", path=str(project / ".env"))
@@ -328,6 +344,14 @@ async def test_disk_is_not_filled(tmp_path: Path) -> None:
     async with hosted(project, forked=True) as host:
         assert "it had written more than 8388608 bytes of temporary files" in await refused(host, "limited_fill")
         assert int(await host.text("limited_worker"))
+
+
+async def test_disk_is_not_filled_by_a_process_that_left_the_worker(tmp_path: Path) -> None:
+    """Its files have no names, and its parent has ended."""
+    project = make_project(tmp_path / "p", limited=block('disk = "8 MiB"', "processes = 4"))
+    async with hosted(project, forked=True) as host:
+        told = await refused(host, "limited_fill_from_a_daemon")
+        assert "it had written more than 8388608 bytes of temporary files" in told
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,18 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 from anyio import fail_after
+from locked import is_waited_for
 from patience import PATIENCE
-from piped import error, hosted, make_project, write_skill
+from piped import error, hosted, make_project, until, write_skill
 from shell import prowess
 from web import served_over_http
+
+from prowess_host.environments.store import EnvironmentStore, InUse
 
 pytest.importorskip("uv")
 
@@ -29,6 +33,31 @@ def block(*dependencies: str, more: str = "") -> str:
 def project(root: Path, wheels: Path, more: str = "", **skills: str) -> Path:
     settings = f'[environments]\nindex = ""\noffline = true\nfind_links = [{json.dumps(str(wheels))}]\n{more}'
     return make_project(root, settings, **skills)
+
+
+async def test_a_lock_that_was_deleted_holds_nothing(tmp_path: Path) -> None:
+    """Who waited for it takes the next one, as everybody who comes later does."""
+    store, key, go_on = EnvironmentStore(tmp_path), "a" * 24, threading.Event()
+
+    def build() -> None:
+        with store.alone(key):
+            go_on.wait(PATIENCE)
+
+    lock = store.folder / f"{key}.lock"
+    with store.alone(key):
+        building = asyncio.create_task(asyncio.to_thread(build))
+        await until(lambda: is_waited_for(lock))
+        lock.unlink()  # as `remove` does
+    await until(lambda: is_locked(lock))
+    with pytest.raises(InUse), store.alone(key, wait=False):
+        pass
+    go_on.set()
+    await building
+
+
+def is_locked(path: Path) -> bool:
+    """Whether somebody has a lock on this file, if it exists."""
+    return path.exists() and f":{path.stat().st_ino} " in Path("/proc/locks").read_text()
 
 
 async def test_uv_that_hangs_is_ended(tmp_path: Path, wheels: Path) -> None:

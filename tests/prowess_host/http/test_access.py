@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ import pytest
 from piped import CAPABILITIES_KEY, make_project
 from web import JSON, READ_AND_WRITE, Answer, Web, bearer, initialize, served_over_http, stateless
 
+from prowess.settings.keys import ServeSettings
 from prowess_host.http.guard import Guard, is_loopback
 from prowess_host.http.headers import Headers
+from prowess_host.http.server import address_of
 
 OWNER, READER = "0wner-t0ken", "reader-t0ken"
 SETTINGS = f"""
@@ -453,7 +456,11 @@ def test_envelopes_bring_their_credentials_in_either_place(guarded: Web) -> None
         refused = guarded.ask("POST", "/v1/invoke", body, {**JSON, **headers})
         assert status == refused.status
         assert "Bearer" in refused.headers["www-authenticate"]
-    assert 403 == guarded.ask("POST", "/v1/commands/t.write", {}, {**JSON, **bearer(READER)}).status
+    for arguments in ({}, {"wrong": 1}):  # scopes come before arguments
+        assert 403 == guarded.ask("POST", "/v1/commands/t.write", arguments, {**JSON, **bearer(READER)}).status, (
+            arguments
+        )
+    assert 422 == guarded.ask("POST", "/v1/commands/t.write", {"wrong": 1}, {**JSON, **bearer(OWNER)}).status
     assert 401 == guarded.ask("POST", "/v1/commands/t.write", {}, JSON).status
 
 
@@ -479,6 +486,9 @@ def test_tokens_are_in_no_log_and_no_record(guarded: Web, guarded_root: Path) ->
         (["--host", "no.such.host.invalid"], "no.such.host.invalid"),
         (["--set", "serve.tls_cert=x"], "serve.tls_key"),
         (["--set", "auth.state_key=short"], "at least 32"),
+        (["--set", "serve.url=tools.example.com"], "is not a URL"),
+        (["--set", "serve.url=https:///mcp"], "is not a URL"),
+        (["--set", "serve.url=https://[x"], "is not a URL"),
     ],
 )
 def test_an_unsafe_server_does_not_start(root: Path, options: list[str], told: str) -> None:
@@ -494,6 +504,22 @@ def test_a_server_with_a_token_serves_others(root: Path) -> None:
         for host, status in [("10.0.0.1", 401), ("evil.example.com", 403)]:
             assert status == web.ask("GET", "/v1/commands", headers={"Host": host}).status
         assert 200 == web.ask("GET", "/v1/commands", headers={"Host": "10.0.0.1", **bearer(OWNER)}).status
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("https://tools.example.com", "tools.example.com"),
+        ("https://tools.example.com/tools", "tools.example.com"),
+        ("https://tools.example.com/a:b", "tools.example.com"),
+        ("https://Tools.example.com:8443/", "tools.example.com"),
+        ("http://[fd00::1]", "fd00::1"),
+    ],
+)
+def test_host_of_a_server_is_the_one_in_its_url(url: str, host: str) -> None:
+    """Requests for it are served. The URL may have a port, and the path at which a proxy offers the server."""
+    with socket.socket() as listening:
+        assert host == address_of(ServeSettings(url=url), listening).host
 
 
 def test_a_refusal_says_nothing_of_what_was_sent(guarded: Web) -> None:

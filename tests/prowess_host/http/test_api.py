@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft7Validator
 from piped import make_project
-from web import JSON, Web, served_over_http
+from web import JSON, READ_AND_WRITE, Web, served_over_http
 
 ENVELOPE = {"id": "1", "version": "1.0.0", "timestamp": "2026-01-31T12:00:00Z"}
 SCHEMAS = Path(__file__).parents[3] / "schemas"
@@ -169,6 +169,17 @@ def test_the_description_is_valid_and_whole(web: Web) -> None:
         found: Any = document
         for part in reference.removeprefix("#/").split("/"):
             found = found[part]
+
+
+def test_operations_have_names_of_their_own_whatever_commands_are_called(tmp_path: Path) -> None:
+    """Generators of clients refuse a description in which two have one."""
+    names = '[wire_names]\n"t.read" = "invoke"\n"t.write" = "invoke__contract"\n'
+    with served_over_http(make_project(tmp_path / "p", names, t=READ_AND_WRITE)) as web:
+        web.call("invoke")
+        paths = web.ask("GET", "/openapi.json").json["paths"]
+        operations = [each["operationId"] for path in paths.values() for each in path.values()]
+        assert len(set(operations)) == len(operations)
+        assert "invoke" == paths["/v1/commands/t.read"]["post"]["operationId"]
 
 
 def test_the_schemas_are_served_by_their_names(web: Web) -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import random
 import re
+import resource
 import select
 import signal
 import socket
@@ -19,7 +20,7 @@ from typing import Any
 
 import pytest
 from patience import PATIENCE
-from piped import CAPABILITIES_KEY
+from piped import CAPABILITIES_KEY, make_project
 from web import JSON, Answer, Events, Web, initialize, served_over_http, stateless, until
 
 from prowess.settings.credentials import Caller
@@ -86,6 +87,17 @@ def test_a_large_head_is_refused(narrow: Web, field: str) -> None:
     """In bytes and in fields, also where it never ends, and where it comes with a body."""
     assert [431] == statuses(narrow.raw(head(narrow, field)))
     assert [431] == statuses(narrow.raw(head(narrow, field).removesuffix(b"\r\n\r\n") + b"\r\nY: " + b"y" * 3000))
+
+
+@pytest.mark.parametrize("framing", ["1;", "1;a=", "0\r\nX: ", "0\r\n"])
+def test_a_large_trailer_is_refused(narrow: Web, framing: str) -> None:
+    """What frames a body is bounded like a head, because the parser keeps a trailer, and copies it with each of its parts."""
+    fields = "Content-Type: application/json", "Transfer-Encoding: chunked", "Expect: 100-continue"
+    with socket.create_connection(("127.0.0.1", narrow.port), PATIENCE) as connection:
+        connection.sendall(head(narrow, *fields))
+        assert [100] == statuses(connection.recv(1000))
+        connection.sendall(framing.encode() + b"x" * 3000)
+        assert [431] == statuses(connection.recv(1000))
 
 
 def test_a_long_target_is_refused(narrow: Web) -> None:
@@ -492,6 +504,32 @@ def test_connections_are_bounded(narrow: Web) -> None:
         assert b"retry-after: 1" in answered
 
 
+def files(soft: int, hard: int) -> str:
+    """The beginning of a server that may have so many open files."""
+    return f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard})); "
+
+
+def test_as_many_files_may_be_open_as_connections(root: Path) -> None:
+    """Many systems allow 1024 until a program asks for more."""
+    with served_over_http(root, *set_to(max_connections=1000), before=files(300, 2000)) as web:
+        assert 200 == web.ask("GET", "/healthz").status
+        assert (1500, 2000) == resource.prlimit(web.process.pid, resource.RLIMIT_NOFILE)
+        assert "open files" not in web.errors.read_text()
+
+
+def test_connections_are_bounded_by_the_files_that_may_be_open(root: Path) -> None:
+    """Half of a small number is left for workers. Without it, the server would stand still instead of refusing clients."""
+    with served_over_http(root, before=files(300, 300)) as web, contextlib.ExitStack() as stack:
+        assert "at most 150 connections are served" in web.errors.read_text()
+        address = "127.0.0.1", web.port
+        every = [stack.enter_context(socket.create_connection(address)) for _ in range(151)]
+        refused, _, _ = select.select(every, [], [], PATIENCE)
+        assert [503] == statuses(refused[0].recv(65536))
+        for each in every[:10]:
+            each.close()
+        until(lambda: web.call("t_echo", text="x").status == 200)
+
+
 def test_leaving_is_noticed_where_further_requests_wait(web: Web) -> None:
     """Nothing is read then, also not that the client has left. Its call is cancelled, and the next one never begins."""
     calls = b""
@@ -506,6 +544,51 @@ def test_leaving_is_noticed_where_further_requests_wait(web: Web) -> None:
     until((web.root / "first.cancelled").exists)
     assert "x" == web.call("t_echo", text="x").text
     assert not (web.root / "next.begun").exists()
+
+
+LATE = """
+    while not (Path(__file__).parent / "gate").exists():
+        time.sleep(0.01)
+
+    @skill_command
+    def run(mark: str) -> str:
+        Path(mark).touch()
+        return "ran"
+"""
+SCOPED = """
+[[auth.credentials]]
+type = "bearer"
+token = "ada"
+scopes = ["all"]
+
+[auth.scopes]
+"other" = ["more"]
+"""
+
+
+@pytest.mark.parametrize("sessions", [True, False])
+def test_leaving_before_the_commands_are_loaded_ends_a_request(tmp_path: Path, *, sessions: bool) -> None:
+    """Its scopes are checked when the commands are known. It must not take a place for ever, and its call never begins."""
+    root = make_project(tmp_path / "p", SCOPED, t=f"    from pathlib import Path\n{LATE}")
+    ran, left = tmp_path / "ran", b'prowess_http_requests_total{route="mcp",method="POST",status="0"} 1\n'
+    body, fields = stateless("tools/call", name="t_run", arguments={"mark": str(ran)})
+    if not sessions:  # then this is how clients of older revisions call
+        fields["MCP-Protocol-Version"] = "2025-03-26"
+        del body["params"]["_meta"]
+    data = json.dumps(body).encode()
+    lines = [f"{name}: {value}" for name, value in {**fields, **ADA}.items()]
+    with served_over_http(root, "--set", f"serve.sessions={str(sessions).lower()}") as web:
+
+        def metrics() -> bytes:
+            return web.ask("GET", "/metrics", headers=ADA).body
+
+        with socket.create_connection(("127.0.0.1", web.port), PATIENCE) as connection:
+            connection.sendall(head(web, *lines, f"Content-Length: {len(data)}") + data)
+        until(lambda: left in metrics())
+        (root / "skills" / "gate").touch()
+        assert "ran" == web.call("t_run", ADA, mark=str(tmp_path / "last")).text
+        assert b"prowess_requests_in_flight 0\n" in metrics()
+        assert not ran.exists()
 
 
 # Framing

@@ -84,6 +84,7 @@ def test_scopes_are_those_of_the_token(web: Web, issuer: Issuer) -> None:
 
 def test_tokens_that_do_not_hold_are_refused(web: Web, issuer: Issuer) -> None:
     """Each for one reason; the same claims without it are accepted."""
+    from joserfc import jws
     from joserfc.jwk import RSAKey
 
     audience, now = resource(web), int(time.time())
@@ -114,6 +115,7 @@ def test_tokens_that_do_not_hold_are_refused(web: Web, issuer: Issuer) -> None:
         "a list as algorithm": f"{_part({'alg': ['RS256']})}.{payload}.{signature}",
         "a list as head": f"{_part(['RS256'])}.{payload}.{signature}",
         "a deep head": f"{_part('[' * 5_000)}.{payload}.{signature}",
+        "deep claims": jws.serialize_compact({"alg": "RS256"}, b"[" * 5_000, issuer.key, ["RS256"]),
         "a critical extension": f"{_part({'alg': 'RS256', 'kid': 'first', 'crit': {}})}.{payload}.{signature}",
         "letters beyond ASCII": "\xe9.\xe9.\xe9",
         "many parts": "a." * 3_000,

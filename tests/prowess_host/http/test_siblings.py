@@ -35,3 +35,21 @@ async def test_process_that_stood_still_learns_that_it_has_missed_news(tmp_path:
             await asyncio.to_thread(hear)
         await siblings.close()
     assert len(heard) <= 9
+
+
+async def test_counters_are_saved_again_after_a_failure(tmp_path: Path) -> None:
+    """As on a full disk. The news that others have missed are told meanwhile."""
+    counted: list[None] = []
+
+    def count() -> dict[str, int]:
+        counted.append(None)
+        return {"counted": len(counted)}
+
+    (tmp_path / "1.draft").mkdir()  # nothing can be written there
+    siblings = Siblings(tmp_path, 1)
+    siblings.start(print, count)
+    await until(lambda: len(counted) > 1)
+    assert not (tmp_path / "1.json").exists()
+    (tmp_path / "1.draft").rmdir()
+    await until((tmp_path / "1.json").exists)
+    await siblings.close()

@@ -208,6 +208,37 @@ def test_an_entry_is_valid_whatever_the_settings_say(project: Path, identity: st
     assert [] == [error.message for error in SERVER.iter_errors(entry)]
 
 
+def test_skills_beside_the_settings_meet_no_file_of_the_package(project: Path, tmp_path: Path) -> None:
+    """The folder of skills may be the project itself. Earlier packages in it are no part of the next ones."""
+    (project / "prowess.toml").write_text('skills = [".", "skills"]\n[identity]\nname = "sums"\n[sums]\noffset = 100\n')
+    (project / "server.py").write_text(SKILL)
+    (project / "manifest.json").write_text("{}")
+    (project / "pyproject.toml").write_text('[project]\nname = "sums"\ndependencies = []\n')
+    first = bundle(source_of(project, output=project / "dist"), [])[1]
+    (project / "dist").mkdir()
+    (project / "dist/sums-0.1.0.mcpb").write_bytes(first)
+
+    assert first == bundle(source_of(project, output=project / "dist"), [])[1]
+    files = unzipped(first)
+    assert "0.4" == json.loads(files["manifest.json"])["manifest_version"]
+    assert "prowess" in files["pyproject.toml"].decode()
+    assert files["project/server.py"] == SKILL.encode()
+    with zipfile.ZipFile(io.BytesIO(first)) as archive:
+        archive.extractall(tmp_path / "unpacked")
+    served = asked([sys.executable, str(tmp_path / "unpacked/server.py")], environment(tmp_path))
+    assert {"server_add", "sums_add"} <= {tool["name"] for tool in served[1]["tools"]}
+
+
+def test_programs_stay_executable(project: Path) -> None:
+    """A command may start a script beside it."""
+    (project / "skills/words/count.sh").write_text("#!/bin/sh\n")
+    (project / "skills/words/count.sh").chmod(0o755)
+    for _, data in (wheel(source_of(project)), bundle(source_of(project), [])):
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            modes = {each.filename.rpartition("/")[2]: each.external_attr >> 16 for each in archive.infolist()}
+        assert (0o755, 0o644) == (modes["count.sh"], modes["say.py"])
+
+
 # What is packaged
 
 
@@ -223,12 +254,19 @@ def test_only_skills_and_settings_are_packaged(project: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ['[api]\nkey = "x"\ntoken = "hush"', '[[auth.credentials]]\ntype = "bearer"\ntoken = "hush"']
+    ("text", "key"),
+    [
+        ('[api]\nkey = "x"\ntoken = "hush"', "api.token"),
+        ('[[auth.credentials]]\ntype = "bearer"\ntoken = "hush"', "auth.credentials.token"),
+        ('[api]\npasswords = ["hush"]', "api.passwords"),
+        ('[environments]\nindex = "https://ada:hush@index.example.com/simple"', "environments.index"),
+        ('[environments]\nfind_links = ["https://hush@wheels.example.com/a"]', "environments.find_links"),
+    ],
 )
-def test_settings_with_secrets_are_not_packaged(project: Path, text: str) -> None:
+def test_settings_with_secrets_are_not_packaged(project: Path, text: str, key: str) -> None:
     """A package is given away. The message names the key, and never the value."""
     (project / "prowess.toml").write_text(text)
-    with pytest.raises(ProwessError, match=r"looks like a secret: \w+\.(credentials\.)?token") as caught:
+    with pytest.raises(ProwessError, match=rf"looks like a secret: {re.escape(key)}\.") as caught:
         source_of(project, name="sums")
     assert "hush" not in str(caught.value)
 
@@ -239,12 +277,17 @@ def test_settings_with_secrets_are_not_packaged(project: Path, text: str) -> Non
         ({"name": "sums & words"}, "is not a package name"),
         ({"name": "../sums"}, "is not a package name"),
         ({"name": "7sums"}, "cannot be imported"),
+        ({"name": "Calendar"}, "is the name of a module of Python or Prowess"),
+        ({"name": "prowess-host"}, "is the name of a module of Python or Prowess"),
+        ({"name": "Prowess"}, "is the name of a module of Python or Prowess"),
+        ({"name": "httpx"}, "or of a dependency"),
         ({"version": "latest"}, "is not a version"),
         ({"version": "1.0\nName: other"}, "is not a version"),
     ],
 )
 def test_a_wrong_name_or_version_is_refused(project: Path, options: dict[str, str], why: str) -> None:
     """With the option that helps."""
+    (project / "pyproject.toml").write_text('[project]\ndependencies = ["HTTPX[http2]>=0.27"]\n')
     with pytest.raises(ProwessError, match=why):
         source_of(project, **options)
 

@@ -28,7 +28,6 @@ def read(key: str, reference: dict[str, str]) -> str:
         raise SettingsError(f'the setting {key!r}: keyring must be "service/name", not {named!r}')
     try:
         import keyring
-        import keyring.errors
     except ImportError:
         raise SettingsError(
             f"the setting {key!r} is in the system's keychain, and reading that needs the package keyring, which "
@@ -36,7 +35,7 @@ def read(key: str, reference: dict[str, str]) -> str:
         ) from None
     try:
         secret = keyring.get_password(service, name)
-    except keyring.errors.KeyringError as error:
+    except Exception as error:  # the libraries behind it have exceptions of their own
         reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise SettingsError(f"the setting {key!r}: the system's keychain cannot be read: {reason}") from error
     if secret is None:

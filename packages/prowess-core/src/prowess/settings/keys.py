@@ -289,7 +289,12 @@ class OwnSettings:
     )
 
 
-PRIVATE: Final = frozenset({"cluster.url", "cluster.token", "cluster.user", "cluster.password"})
+PRIVATE: Final = frozenset(
+    {
+        *("cluster.url", "cluster.token", "cluster.user", "cluster.password"),
+        *("environments.index", "environments.find_links"),
+    }
+)
 """Keys whose values may be secrets: `doctor` does not show them, and limited skills do not get them."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Sequence
 
 import click
 
@@ -53,9 +54,21 @@ def command(where: ProjectOptions, *, join: str | None, labels: str | None, slot
     except ModuleNotFoundError as error:
         raise ProwessError(_MISSING.format(name=error.name, install=extra_command("prowess[cluster]"))) from None
     del nats
+    if locked:
+        _check_keys(settings.own.agent.keys)
     log_to_stderr()
     _serve(settings, locked=locked)
     return DONE
+
+
+def _check_keys(keys: Sequence[str]) -> None:
+    from prowess_host.cluster.code import is_key
+
+    for key in keys:
+        if not is_key(key):
+            raise ProwessError(
+                f"agent.keys: {key!r} is not a public key, which has 64 hexadecimal digits; `prowess approve --new-key` prints one"
+            )
 
 
 def _serve(settings: Settings, *, locked: bool) -> None:

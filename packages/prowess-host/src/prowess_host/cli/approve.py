@@ -48,7 +48,8 @@ def command(where: ProjectOptions, *, key: Path | None, new_key: Path | None) ->
         raise ProwessError("prowess approve needs --key FILE, or --new-key FILE to make one")
     try:
         private = key.expanduser().read_text("ascii").strip()
-        bytes.fromhex(private)
+        if not code.is_key(private):
+            raise ValueError("a key is 64 hexadecimal digits")  # noqa: TRY301 - its message is the reason below
     except (OSError, ValueError) as error:
         raise ProwessError(f"{key} has no private key ({error}); make one with --new-key") from error
     digest, files = asyncio.run(_code(where))

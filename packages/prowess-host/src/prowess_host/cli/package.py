@@ -51,7 +51,8 @@ def command(
         raise ProwessError("server.json needs a registry name: --registry io.github.you/name")
     check_project(where)
     settings = settings_of(where)
-    source = read_source(settings, name, version)
+    folder = Path(os.path.abspath(settings.root / output))  # noqa: PTH100 - as it was written
+    source = read_source(settings, name, version, output=folder)
     loaded = asyncio.run(load(where))
     if loaded.catalog.failures:
         for line in failure_lines(loaded):
@@ -65,7 +66,6 @@ def command(
     if registry is not None and only in (None, "server.json"):
         variables = needed_variables(settings.root, loaded.catalog, {})
         made.append(("server.json", server_json(source, registry, variables)))
-    folder = Path(os.path.abspath(settings.root / output))  # noqa: PTH100 - as it was written
     folder.mkdir(parents=True, exist_ok=True)
     for file, data in made:
         (folder / file).write_bytes(data)

@@ -25,6 +25,8 @@ from prowess_host.cli.list_table import hints_of
 from prowess_host.cli.options import ProjectOptions, project_options
 from prowess_host.cli.projects import settings_of
 from prowess_host.cli.terminal import Style, complain, plural
+from prowess_host.clients.documents import ClientFileError, Document, read_document
+from prowess_host.clients.files import write
 from prowess_host.clients.toml_sections import put
 from prowess_host.confinement.grants import Grant, passed_settings, passed_variables
 from prowess_host.workers.placement import OWN, Placement
@@ -100,11 +102,15 @@ def command(where: ProjectOptions, name: str, **options: Any) -> int:
             f"then run `prowess trust {name} --unlimited`"
         )
     print("\n".join(_shown(name, facts, folders, limits, sandbox)))
-    digest = contract_digest(facts)
+    edited = _edited(
+        file, name, {"contract": contract_digest(facts), **({"limited": False} if limits is None else table)}
+    )
     if not request.yes and not _agreed():
         return FAILED
-    entry = {"contract": digest, **({"limited": False} if limits is None else table)}
-    _write(file, name, entry)
+    try:
+        write(file, edited.content)
+    except OSError as error:
+        raise ProwessError(f"{file}: cannot be written ({error.strerror})") from error
     print(f"\n[{TABLE}.{name}] was written to {file}.")
     return DONE
 
@@ -178,9 +184,10 @@ def _shown(
     return lines
 
 
-def _write(file: Path, name: str, table: dict[str, Any]) -> None:
+def _edited(file: Path, name: str, table: dict[str, Any]) -> Document:
+    """The settings with the answer. Raises an error if they have the table in another form, such as on one line."""
+    entry = json.loads(json.dumps(table))
     try:
-        text = file.read_text("utf-8") if file.exists() else ""
-        file.write_text(put(text, [TABLE, name], json.loads(json.dumps(table))), "utf-8", newline="\n")
-    except OSError as error:
-        raise ProwessError(f"{file}: cannot be written ({error.strerror})") from error
+        return read_document(file, "toml").put([TABLE, name], entry)
+    except ClientFileError as error:
+        raise ProwessError(f"{error}. This allows {name} there:\n\n{put('', [TABLE, name], entry)}") from None

@@ -53,7 +53,7 @@ from prowess_host.workers.launch import Launched
 from prowess_host.workers.placement import OWN, Placement
 from prowess_host.workers.process import WorkerProcess
 
-__all__ = ["Agent", "Blobs", "facts_of_machine"]
+__all__ = ["Agent", "Blobs", "claim", "facts_of_machine"]
 
 _log = logging.getLogger("prowess.agent")
 _NAME: Final = re.compile(r"[0-9a-f]{16}")
@@ -80,6 +80,30 @@ _REMEMBERED: Final = 10_000
 """Orders that an agent knows again. A worker that ran twice would run its calls twice."""
 _CONFIRMED: Final = 2.0
 """Seconds that a stopping agent waits until the hosts know that their workers ended."""
+
+
+def claim(folder: Path) -> int:
+    """Make and lock the folder of an agent, and remove those of killed agents. Returns the descriptor that holds the lock."""
+    running = folder.parent
+    running.mkdir(parents=True, exist_ok=True)
+    starting = os.open(running, os.O_RDONLY)
+    try:
+        # Else an agent that starts now would remove this folder before it is locked.
+        fcntl.flock(starting, fcntl.LOCK_EX)
+        folder.mkdir()
+        descriptor = os.open(folder, os.O_RDONLY)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        for other in running.iterdir():
+            with contextlib.suppress(OSError):
+                lock = os.open(other, os.O_RDONLY)
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(other, ignore_errors=True)
+                finally:
+                    os.close(lock)
+        return descriptor
+    finally:
+        os.close(starting)
 
 
 class Agent:
@@ -110,7 +134,8 @@ class Agent:
         self.builds: Any = None
         self.folder = cache / "agent" / "running" / self.id
         """Holds the code of the running workers."""
-        self._lock = self._claim()
+        self._lock = claim(self.folder)
+        self.blobs.remove_before(time.time() - _KEPT)
         self._facts = facts_of_machine()
         self.unconfirmed: set[_Tenant] = set()
         """The running workers, and those whose hosts do not know yet that they have ended."""
@@ -123,23 +148,6 @@ class Agent:
             engine.subscribe(who_subject(engine), lambda _: self.publish_heartbeat()),
         ]
         engine.on_change(self.publish_heartbeat)
-
-    def _claim(self) -> int:
-        """Lock the folder of this agent. Remove the folders of killed agents, and old files from the cache."""
-        self.folder.mkdir(parents=True)
-        for other in self.folder.parent.iterdir():
-            with contextlib.suppress(OSError):
-                descriptor = os.open(other, os.O_RDONLY)
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    if other != self.folder:
-                        shutil.rmtree(other, ignore_errors=True)
-                finally:
-                    os.close(descriptor)
-        self.blobs.remove_before(time.time() - _KEPT)
-        descriptor = os.open(self.folder, os.O_RDONLY)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        return descriptor
 
     async def run(self) -> None:
         """Serve hosts until `stop` is called, then end all workers."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, cast
@@ -27,6 +28,7 @@ __all__ = [
     "Unapproved",
     "check_approved",
     "digests_in",
+    "is_key",
     "lay_out",
     "moved",
     "new_key",
@@ -38,6 +40,7 @@ _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages", "ve
 _MOST: Final = 256 * 1024 * 1024
 """Bytes of all files of a project together."""
 _EXECUTABLE: Final = "+x"
+_KEY: Final = re.compile("[0-9a-fA-F]{64}")
 APPROVED: Final = "prowess.approved"
 """The file of signatures, at the root of a project."""
 
@@ -188,6 +191,11 @@ def new_key() -> tuple[str, str]:
 
     key = Ed25519PrivateKey.generate()
     return key.private_bytes_raw().hex(), key.public_key().public_bytes_raw().hex()
+
+
+def is_key(text: str) -> bool:
+    """Whether a text has the form of a key."""
+    return _KEY.fullmatch(text) is not None
 
 
 def sign(digest: str, private: str) -> str:

@@ -46,6 +46,8 @@ _THREADS: Final = 64
 """Threads for a worker and its libraries, added to the limit on processes, because the kernel counts both."""
 _KEPT: Final = ("prowess.toml", "pyproject.toml", ".prowess")
 _DESCRIPTORS: Final = 1024
+_HIDDEN: Final = (errno.ENAMETOOLONG, errno.EACCES)
+"""Errors of folders that are so deep, or unreadable, that they can only serve to hide files."""
 _BLOCK: Final = 4096
 """Bytes that every file counts at least, because many small files fill a disk too."""
 _LAUNCH: Final = str(Path(__file__).with_name("launch.py"))
@@ -306,8 +308,9 @@ class Confinement:
             self._connections.close()
         with contextlib.suppress(RecursionError):
             shutil.rmtree(self.temporary, ignore_errors=True)
-        if self.temporary.exists():  # a tree too deep for Python
-            subprocess.run(["rm", "-rf", "--", str(self.temporary)], capture_output=True, check=False)
+        if self.temporary.exists():  # a tree too deep for Python, or with folders that cannot be read
+            for command in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
+                subprocess.run([*command, "--", str(self.temporary)], capture_output=True, check=False)
         for group in self._groups:
             with contextlib.suppress(OSError):
                 group.rmdir()
@@ -405,7 +408,7 @@ def _parents(path: Path) -> Iterator[Path]:
 
 
 def _size_of(folder: Path, processes: Iterable[int], most: int) -> int:
-    """Bytes on the disk of the files in a folder, and of deleted ones that are still open. Stops counting above `most`."""
+    """Bytes on the disk of the files in a folder, and of deleted ones that are still in use. Stops counting above `most`."""
     total, seen = 0, set[int]()
     device = os.stat(folder).st_dev  # noqa: PTH116 - done often
     waiting = [str(folder)]
@@ -413,7 +416,10 @@ def _size_of(folder: Path, processes: Iterable[int], most: int) -> int:
         try:
             with os.scandir(waiting.pop()) as entries:
                 for entry in entries:
-                    status = entry.stat(follow_symlinks=False)
+                    try:
+                        status = entry.stat(follow_symlinks=False)
+                    except FileNotFoundError:  # just deleted; the others count
+                        continue
                     if status.st_ino not in seen:
                         seen.add(status.st_ino)
                         total += max(status.st_blocks * 512, _BLOCK)
@@ -424,18 +430,32 @@ def _size_of(folder: Path, processes: Iterable[int], most: int) -> int:
         except FileNotFoundError:
             continue
         except OSError as error:
-            if error.errno == errno.ENAMETOOLONG:  # such a deep tree can only serve to hide files
+            if error.errno in _HIDDEN:
                 return most + 1
     for process in processes:
         with contextlib.suppress(OSError):
-            for name in os.listdir(f"/proc/{process}/fd"):  # noqa: PTH208 - as above
+            for file in (*_open_files(process), *_deleted_maps(process)):
                 with contextlib.suppress(OSError):
-                    status = os.stat(f"/proc/{process}/fd/{name}")  # noqa: PTH116 - as above
+                    status = os.stat(file)  # noqa: PTH116 - as above
                     is_hidden = stat.S_ISREG(status.st_mode) and not status.st_nlink and status.st_dev == device
                     if is_hidden and status.st_ino not in seen:
                         seen.add(status.st_ino)
                         total += status.st_blocks * 512
     return total
+
+
+def _open_files(process: int) -> Iterator[str]:
+    folder = f"/proc/{process}/fd"
+    return (f"{folder}/{name}" for name in os.listdir(folder))  # noqa: PTH208 - as above
+
+
+def _deleted_maps(process: int) -> Iterator[str]:
+    """The deleted files that a process has mapped, perhaps without a descriptor. Only root can follow these links."""
+    with open(f"/proc/{process}/maps", "rb") as maps:  # noqa: PTH123 - as above
+        for line in maps:
+            if line.endswith(b" (deleted)\n"):
+                first, last = line.split(b" ", 1)[0].split(b"-")
+                yield f"/proc/{process}/map_files/{int(first, 16):x}-{int(last, 16):x}"
 
 
 def _tasks_of_user() -> int:

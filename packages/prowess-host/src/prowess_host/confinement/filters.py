@@ -141,6 +141,17 @@ _WITHOUT_EFFECT: Final[dict[str, tuple[int | None, int | None]]] = {
 """System calls that change modes and times of files. They succeed without effect: Landlock does not cover them, and an error
 would break copying and unpacking, which end with these calls."""
 
+_UNSUPPORTED: Final[dict[str, tuple[int | None, int | None]]] = {
+    "getxattr": (191, 8),
+    "lgetxattr": (192, 9),
+    "fgetxattr": (193, 10),
+    "listxattr": (194, 11),
+    "llistxattr": (195, 12),
+    "flistxattr": (196, 13),
+}
+"""System calls that read attributes of files, also of files elsewhere, because Landlock does not cover them. They fail with
+ENOTSUP, as in a file system without attributes, which copying expects."""
+
 _ABSENT: Final[dict[str, tuple[int | None, int | None]]] = {
     "clone3": (435, 435),  # its flags are in memory; the C library falls back to clone
     "io_uring_setup": (425, 425),  # makes other system calls past this filter
@@ -180,9 +191,14 @@ _OF_A_PROCESS: Final = ((302, 261), (203, 122), (144, 119), (142, 118), (314, 27
 the caller, is allowed."""
 _NEW_NAMESPACES: Final = 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000 | 0x00020000
 _CLONE_THREAD: Final = 0x00010000
+_CLONE_FILES: Final = 0x00000400
+_CLOSE_RANGE: Final = (436, 436)
+_CLOSE_RANGE_UNSHARE: Final = 2
 _DENIED_PRCTL: Final = (4, 35, 36, 59)
 """PR_SET_DUMPABLE hides a process from the host. PR_SET_MM changes what a process shows about itself, and
 PR_SET_CHILD_SUBREAPER the parents of orphans. PR_SET_SYSCALL_USER_DISPATCH redirects system calls."""
+_WATCHING: Final = (1024, 1026)
+"""F_SETLEASE delays everybody who opens the file, the host too, by 45 seconds. F_NOTIFY watches a folder."""
 _OWNER_BY_FCNTL: Final = (8, 10, 15)
 """F_SETOWN, F_SETSIG and F_SETOWN_EX let the kernel send any signal to any process when a file becomes ready."""
 _OWNER_BY_IOCTL: Final = (0x8901, 0x8902)
@@ -190,6 +206,9 @@ _OWNER_BY_IOCTL: Final = (0x8901, 0x8902)
 _ATTRIBUTES: Final = (0x40086602, 0x401C5820, 0x40806685, 0x800C6613, 0x40046602)
 """FS_IOC_SETFLAGS (also the 32-bit form), FS_IOC_FSSETXATTR, FS_IOC_ENABLE_VERITY and FS_IOC_SET_ENCRYPTION_POLICY change
 files that are open for reading only."""
+_SUBVOLUMES: Final = (0x50009401, 0x5000940E, 0x5000940F, 0x50009417, 0x50009418, 0x5000943F, 0x4008941A)
+"""BTRFS_IOC_SNAP_CREATE, SUBVOL_CREATE, SNAP_DESTROY, their second versions, and SUBVOL_SETFLAGS: they make and delete folders
+in one that is open for reading only, which Landlock does not see."""
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 _STREAM, _DATAGRAM, _SEQUENCE = 1, 2, 5
 _KIND: Final = 0xF
@@ -219,13 +238,18 @@ def filter_for(limits: Limits, machine: Architecture, *, scoped: bool = True) ->
     program.test(_JEQ, machine.audit, then=[], otherwise=[(_RET, _KILL)], load=_ARCH)  # calls of another architecture
     program.load(_NUMBER)
     program.test(_JGT, _LAST_KNOWN, then=[(_RET, _ERRNO | errno.ENOSYS)])
-    for table, code in ((_DENIED, errno.EPERM), (_WITHOUT_EFFECT, 0), (_ABSENT, errno.ENOSYS)):
+    for table, code in (
+        (_DENIED, errno.EPERM),
+        (_WITHOUT_EFFECT, 0),
+        (_UNSUPPORTED, errno.ENOTSUP),
+        (_ABSENT, errno.ENOSYS),
+    ):
         program.answer(table.values(), code)
     if not scoped:
         program.answer(_SIGNALS.values(), errno.EPERM)
         program.when(_TGKILL, _unless_equal(0, OWN_PID))
-        program.when(_FCNTL, _if_any(1, _OWNER_BY_FCNTL))
-    program.when(_IOCTL, _if_any(1, (*_ATTRIBUTES, *(() if scoped else _OWNER_BY_IOCTL))))
+    program.when(_FCNTL, _if_any(1, (*_WATCHING, *(() if scoped else _OWNER_BY_FCNTL))))
+    program.when(_IOCTL, _if_any(1, (*_ATTRIBUTES, *_SUBVOLUMES, *(() if scoped else _OWNER_BY_IOCTL))))
     for number in _OF_A_PROCESS:
         program.when(number, _unless_equal(0, 0))
     program.when(_SETPRIORITY, [*_unless_equal(0, 0), *_unless_equal(1, 0)])
@@ -237,6 +261,9 @@ def filter_for(limits: Limits, machine: Architecture, *, scoped: bool = True) ->
 
 def _processes(program: _Program, limits: Limits) -> None:
     program.when(_CLONE, [(_LD, _argument(0)), (_JSET, _NEW_NAMESPACES, 0, 1), _REFUSE])
+    # A thread with descriptors of its own could hide files from the host, which measures those of the process.
+    program.when(_CLONE, [(_LD, _argument(0)), (_JSET, _CLONE_THREAD, 0, 2), (_JSET, _CLONE_FILES, 1, 0), _REFUSE])
+    program.when(_CLOSE_RANGE, [(_LD, _argument(2)), (_JSET, _CLOSE_RANGE_UNSHARE, 0, 1), _REFUSE])
     if not limits.processes:
         program.answer((_FORK, _VFORK), errno.EPERM)
         program.when(_CLONE, [(_LD, _argument(0)), (_JSET, _CLONE_THREAD, 1, 0), _REFUSE])

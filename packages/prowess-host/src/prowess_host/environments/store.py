@@ -131,12 +131,18 @@ class EnvironmentStore:
     def alone(self, key: str, *, wait: bool = True) -> Generator[None]:
         """Hold the exclusive lock of an environment, to build or delete it. Without `wait`, raises `InUse` if it is used."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        with open(self.folder / f"{key}.lock", "a", encoding="utf-8") as file:  # noqa: PTH123 - as everywhere with locks
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise InUse(f"the environment {self.path(key)} is in use; stop the hosts that use it first") from None
-            yield
+        path, how = self.folder / f"{key}.lock", fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
+        while True:
+            with open(path, "a", encoding="utf-8") as file:  # noqa: PTH123 - as everywhere with locks
+                try:
+                    fcntl.flock(file, how)
+                except BlockingIOError:
+                    raise InUse(
+                        f"the environment {self.path(key)} is in use; stop the hosts that use it first"
+                    ) from None
+                if _is_still(file.fileno(), path):
+                    yield
+                    return
 
     def hold(self, key: str, root: Path) -> int | None:
         """Hold the shared lock of an environment for a project while this process lives. Returns the descriptor, if possible."""
@@ -205,6 +211,14 @@ class EnvironmentStore:
                 shutil.rmtree(each, ignore_errors=True)
                 count += 1
         return count
+
+
+def _is_still(descriptor: int, path: Path) -> bool:
+    """Whether a file still has its path: `remove` deletes the lock for which others may wait, and these must take the next one."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _size(folder: Path) -> int:

@@ -88,7 +88,8 @@ class Api:
             return
         name, head = exchange.path.removeprefix(f"{COMMANDS_PATH}/"), _head()
         contract = await self._project.contract_of(name)
-        problems = [] if contract is None else await asyncio.to_thread(self._mismatches, contract, payload)
+        may_call = contract is not None and self._access.allows(caller, contract.id)  # who may not is told that instead
+        problems = await asyncio.to_thread(self._mismatches, contract, payload) if contract and may_call else []
         if problems:
             status = {
                 "code": "error",

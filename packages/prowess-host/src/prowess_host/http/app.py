@@ -286,6 +286,8 @@ class App:
         if isinstance(message, Notification):
             exchange.answer(202)
             return
+        if exchange.gone:  # while its token was checked, or the commands were loaded
+            return
         outlet = PendingResponse()
         reply = PostReply(outlet, decision.accepted, stateless=True, owner=caller)
         pages = self._project.pages.of(caller) if self._project.own.max_result else None
@@ -330,6 +332,8 @@ class App:
 
     def _serve_without_session(self, exchange: Exchange, decision: Handshake, caller: Caller, client: Hashable) -> None:
         """Serve a client with a handshake without state between requests, so that any replica may get them."""
+        if exchange.gone:  # as above
+            return
         outlet = PendingResponse()
         reply = PostReply(outlet, decision.accepted, stateless=False, owner=caller)
         revision = None if decision.opens else decision.revision or _OLDEST

@@ -36,6 +36,7 @@ _LISTS: Final = frozenset({"accept", "x-forwarded-for"})
 """Headers that mean the same in one line and in several."""
 _START, _END = "=?base64?", "?="
 _ANNOTATION: Final = "x-mcp-header"
+_NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 
 class Headers:
@@ -139,9 +140,11 @@ def _equal(sent: str, value: Any) -> bool:
     if isinstance(value, bool):
         return sent == ("true" if value else "false")
     if isinstance(value, (int, float)):
+        if _NUMBER.fullmatch(sent) is None:  # Python reads more, which a proxy reads otherwise: "1_000"
+            return False
         try:
-            return float(sent) == value if not sent.lstrip("-").isdigit() else int(sent) == value
-        except (ValueError, OverflowError):
+            return (int if sent.lstrip("-").isdigit() else float)(sent) == value
+        except ValueError:  # an integer of more than 4300 digits
             return False
     return isinstance(value, str) and sent == value
 

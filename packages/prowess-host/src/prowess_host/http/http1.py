@@ -178,7 +178,7 @@ class Http1(asyncio.BufferedProtocol):
         self._url = b""
         self._pairs: list[tuple[bytes, bytes]] = []
         self._head = 0
-        """Bytes that arrived while a head was read, perhaps with the beginning of a body."""
+        """Bytes that arrived while a head was read, or since the last part of a body, as those of trailers."""
         self._in_head = True
         self._is_between = True
         """Whether the next byte begins a request."""
@@ -279,15 +279,14 @@ class Http1(asyncio.BufferedProtocol):
         if self._transport.is_closing():
             return
         taken = self._take_known(nbytes) if self._is_between and self._takes_more else 0
-        if self._in_head:
-            self._head += nbytes - taken
+        self._head += nbytes - taken
         try:
             if taken < nbytes:
                 self._feed(memoryview(self._shared.chunk)[taken:nbytes])
         except httptools.HttpParserError:
             self._refuse_broken()
             return
-        if self._in_head and self._head > self._own.max_header:
+        if self._head > self._own.max_header:
             self._refuse(431, "the request headers are too large")
         elif self._arriving is None and (self._head or not self._in_head):
             self._arriving = self._loop.call_later(self._own.patience, self._too_slow)
@@ -401,6 +400,7 @@ class Http1(asyncio.BufferedProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Handle a part of the body."""
+        self._head = 0
         newest = self._newest
         if newest is None:
             return
@@ -413,7 +413,7 @@ class Http1(asyncio.BufferedProtocol):
         if self._declines:
             return
         self._stop()
-        self._in_head = self._is_between = True
+        self._in_head, self._head, self._is_between = True, 0, True
         if self._newest is not None:
             self._newest.complete()
 

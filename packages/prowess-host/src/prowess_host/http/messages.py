@@ -274,8 +274,11 @@ class Exchange:
         self._close()
 
     def when_over(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once, when the response is complete or the client has disconnected."""
-        self._at_end.append(callback)
+        """Call `callback` once, when the response is complete or the client has disconnected; at once if that is over."""
+        if self.over:
+            callback()
+        else:
+            self._at_end.append(callback)
 
     def _close(self) -> None:
         self.over = True

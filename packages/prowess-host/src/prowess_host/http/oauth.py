@@ -53,7 +53,7 @@ _MOST_KEYS: Final = 10
 """Keys that are tried on a token that names none."""
 _SECONDS: Final = 10.0
 _WRONG: Final = (ValueError, TypeError, KeyError, AttributeError, RecursionError, JoseError)
-"""Raised for keys that are not as they should be."""
+"""Raised for keys and tokens that are not as they should be."""
 _MOST: Final = 1024 * 1024
 _LEEWAY: Final = 30
 """The tolerated difference of two clocks in seconds."""
@@ -221,7 +221,7 @@ def _candidates(token: str, keys: KeySet) -> Iterable[KeySet]:
 def _verified(token: str, keys: KeySet) -> JsonObject | None:
     try:
         return jwt.decode(token, keys, algorithms=_ALGORITHMS).claims
-    except (JoseError, ValueError, TypeError, KeyError):
+    except _WRONG:
         return None
 
 

@@ -41,6 +41,9 @@ _REASONS: Final = {
 
 def describe(contracts: Iterable[Contract], schemas: Mapping[str, bytes], title: str, *, secured: bool) -> JsonObject:
     """The whole document. All references are internal."""
+    commands = list(contracts)
+    paths: JsonObject = {**_fixed_paths(), **{f"{COMMANDS_PATH}/{each.id}": _command(each) for each in commands}}
+    _make_unique(paths, {each.wire_name for each in commands})
     components: JsonObject = {
         "schemas": {
             **{name: _component(json.loads(schemas[file])) for file, name in _NAMES.items()},
@@ -51,13 +54,22 @@ def describe(contracts: Iterable[Contract], schemas: Mapping[str, bytes], title:
     document: JsonObject = {
         "openapi": "3.1.0",
         "info": {"title": title, "version": "1", "description": "Commands of a Prowess project."},
-        "paths": {**_fixed_paths(), **{f"{COMMANDS_PATH}/{each.id}": _command(each) for each in contracts}},
+        "paths": paths,
         "components": components,
     }
     if secured:
         components["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
         document["security"] = [{"bearer": []}]
     return document
+
+
+def _make_unique(paths: JsonObject, names: set[str]) -> None:
+    """Rename the operations of ours that are called like a command."""
+    for path, item in paths.items():
+        for method, operation in item.items():
+            is_call = method == "post" and path.startswith(f"{COMMANDS_PATH}/")
+            while not is_call and operation["operationId"] in names:
+                operation["operationId"] += "_"
 
 
 def _fixed_paths() -> JsonObject:

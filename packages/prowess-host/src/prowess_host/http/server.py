@@ -8,12 +8,15 @@ import errno
 import gc
 import logging
 import os
+import resource
 import signal
 import socket
 import ssl
 from collections.abc import Callable, Generator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import urlsplit
 
 import uvicorn
 
@@ -38,7 +41,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Address", "address_of", "bind", "check_safe", "is_open", "serve_http"]
 
+_log = logging.getLogger("prowess.host")
 _BACKLOG: Final = 2048
+_OTHER_FILES: Final = 500
+"""Open files besides connections: pipes of workers, skills, and the record of calls."""
 _WAY_OUT: Final = """\
 {host} can be reached from other machines, so callers must authenticate.
 Set a token that clients send, in the environment or in prowess.toml:
@@ -58,6 +64,11 @@ class Address:
         """The MCP endpoint."""
         return f"{self.url}{MCP_PATH}"
 
+    @property
+    def host(self) -> str:
+        """The name or address in the URL, which may have a port and a path."""
+        return urlsplit(self.url).hostname or ""
+
 
 def check_safe(settings: Settings) -> None:
     """Refuse to serve other machines without credentials, or with unusable settings. Raises `SettingsError` with the remedy."""
@@ -65,6 +76,8 @@ def check_safe(settings: Settings) -> None:
     if not is_loopback(own.host) and is_open(settings):
         raise SettingsError(_WAY_OUT.format(host=own.host))
     shared_key(settings)
+    if own.url is not None and not _is_url(own.url):
+        raise SettingsError(f"serve.url {own.url!r} is not a URL; write one like https://tools.example.com")
     Proxies(own.trusted_proxies)
     if own.oauth_issuer is not None:
         try:
@@ -77,6 +90,14 @@ def check_safe(settings: Settings) -> None:
         raise SettingsError("serve.tls_cert and serve.tls_key belong together: set both, or neither")
     if own.tls_cert is not None and own.tls_key is not None:
         _tls(settings.root / own.tls_cert, settings.root / own.tls_key)
+
+
+def _is_url(text: str) -> bool:
+    try:
+        split = urlsplit(text)
+    except ValueError:
+        return False
+    return split.scheme in ("http", "https") and bool(split.hostname) and not (split.query or split.fragment)
 
 
 def is_open(settings: Settings) -> bool:
@@ -125,10 +146,30 @@ class _Server(uvicorn.Server):
         yield
 
 
+def _limited(own: ServeSettings) -> ServeSettings:
+    """The settings with as many connections as this process may have files, whose number it raises if the system lets it.
+
+    Without room for other files, no worker could be started, and new clients would wait instead of being refused.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited, needed = resource.RLIM_INFINITY, own.max_connections + _OTHER_FILES
+    if soft == unlimited or soft >= needed:
+        return own
+    soft = needed if hard == unlimited else min(needed, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    most = max(soft - _OTHER_FILES, soft // 2)
+    if most >= own.max_connections:
+        return own
+    _log.warning(
+        "this system allows %d open files, so at most %d connections are served: raise `ulimit -n`", soft, most
+    )
+    return replace(own, max_connections=most)
+
+
 def _config(app: App, own: ServeSettings, root: Path) -> uvicorn.Config:
     config = uvicorn.Config(
         cast("Any", app),
-        http=cast("Any", http1(app.serve, own)),
+        http=cast("Any", http1(app.serve, _limited(own))),
         ws="none",
         lifespan="off",
         loop="none",
@@ -171,8 +212,7 @@ def _access(settings: Settings, address: Address) -> tuple[Access, dict[str, Jso
 
 
 def _guard(own: ServeSettings, address: Address) -> Guard:
-    named = address.url.partition("://")[2].rpartition(":")[0] or address.url.partition("://")[2]
-    hosts = {own.host, *own.allowed_hosts, *([named.strip("[]")] if own.url else [])}
+    hosts = {own.host, *own.allowed_hosts, *([address.host] if own.url else [])}
     return Guard(
         frozenset(host.lower() for host in hosts),
         frozenset(origin.lower().rstrip("/") for origin in own.allowed_origins),

@@ -96,13 +96,13 @@ class Siblings:
 
     async def _save(self) -> None:
         """Save the counters, and tell processes that could not take news that they have missed some."""
-        with contextlib.suppress(OSError):  # the folder goes with the supervisor
-            while True:
+        while self._folder.exists():  # it goes with the supervisor
+            with contextlib.suppress(OSError):  # a full disk: the next write may succeed
                 self._write()
-                missed, self._missed = self._missed, set()
-                for path in missed:
-                    self._run(self._send(path, b'{"missed": true}'))
-                await asyncio.sleep(_SAVED)
+            missed, self._missed = self._missed, set()
+            for path in missed:
+                self._run(self._send(path, b'{"missed": true}'))
+            await asyncio.sleep(_SAVED)
 
     def _write(self) -> None:
         draft = self._folder / f"{self._number}.draft"

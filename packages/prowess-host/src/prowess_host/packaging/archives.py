@@ -9,7 +9,7 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from prowess.errors import ProwessError, shortened
@@ -81,7 +81,7 @@ from pathlib import Path
 if __name__ == "__main__":
     from prowess_host.cli.main import main
 
-    sys.argv[1:] = ["host", "--project", str(Path(__file__).parent), *sys.argv[1:]]
+    sys.argv[1:] = ["host", "--project", str(Path(__file__).parent / "project"), *sys.argv[1:]]
     main()
 '''
 
@@ -101,7 +101,8 @@ def wheel(source: ProjectSource, registry_name: str | None = None) -> tuple[str,
         ).encode(),
     }
     files[f"{info}/RECORD"] = record_of(files, info)
-    return f"{module}-{source.version}-py3-none-any.whl", _zipped(files)
+    executable = {f"{module}/project/{path}" for path in source.executable}
+    return f"{module}-{source.version}-py3-none-any.whl", _zipped(files, executable)
 
 
 def _metadata(source: ProjectSource, registry_name: str | None) -> str:
@@ -148,7 +149,7 @@ def bundle(source: ProjectSource, contracts: Iterable[Contract]) -> tuple[str, b
         manifest["homepage"] = source.website
     icon = next((path for path in source.files if path.endswith(".png") and "/" not in path), None)
     if icon is not None:
-        manifest["icon"] = icon
+        manifest["icon"] = f"project/{icon}"
     project = [
         "[project]",
         f"name = {json.dumps(source.name)}",
@@ -161,9 +162,10 @@ def bundle(source: ProjectSource, contracts: Iterable[Contract]) -> tuple[str, b
         "pyproject.toml": ("\n".join(project) + "\n").encode(),
         "server.py": _SERVER.encode(),
         "README.md": source.readme.encode(),
-        **source.files,
+        **{f"project/{path}": data for path, data in source.files.items()},
     }
-    return f"{source.name}-{source.version}.mcpb", _zipped(files)
+    executable = {f"project/{path}" for path in source.executable}
+    return f"{source.name}-{source.version}.mcpb", _zipped(files, executable)
 
 
 def server_json(source: ProjectSource, registry_name: str, variables: Iterable[str] = ()) -> bytes:
@@ -197,12 +199,12 @@ def _json(value: Any) -> bytes:
     return json.dumps(value, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
-def _zipped(files: Mapping[str, bytes]) -> bytes:
+def _zipped(files: Mapping[str, bytes], executable: Collection[str]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, data in files.items():
             info = zipfile.ZipInfo(path, _THEN)
             info.compress_type = zipfile.ZIP_DEFLATED
-            info.external_attr = 0o644 << 16
+            info.external_attr = (0o755 if path in executable else 0o644) << 16
             archive.writestr(info, data)
     return buffer.getvalue()

@@ -6,6 +6,7 @@ import fnmatch
 import keyword
 import os
 import re
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -25,6 +26,10 @@ _VERSION: Final = re.compile(r"[0-9]+(?:\.[0-9]+)*(?:(?:a|b|rc)[0-9]+)?(?:\.post
 _PARTS: Final = re.compile(r"[-_.]+")
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "venv", "tests", "test"})
 _REQUIREMENT: Final = re.compile(r"\s*([A-Za-z0-9._-]+)")
+_TAKEN: Final = frozenset({*sys.stdlib_module_names, "prowess", "prowess_core", "prowess_host", "prowess_testkit"})
+"""Names that no import package may have."""
+_CREDENTIALS: Final = re.compile(r"://[^/?#\s]*@")
+"""A user in a URL, usually with a password."""
 _OURS: Final = frozenset({"prowess", "prowess-host"})
 """Either one installs the host, which the package needs to serve itself."""
 
@@ -47,6 +52,8 @@ class ProjectSource:
     """Including Prowess."""
     files: Mapping[str, bytes]
     """The skills and the settings, by path in the project."""
+    executable: frozenset[str]
+    """The files that are programs."""
     folders: tuple[str, ...]
     """The folders of skills."""
 
@@ -56,12 +63,15 @@ class ProjectSource:
         return self.name.replace("-", "_")
 
 
-def read_source(settings: Settings, name: str | None = None, version: str | None = None) -> ProjectSource:
-    """Read a project: `[project]` in its pyproject.toml, else its settings."""
+def read_source(
+    settings: Settings, name: str | None = None, version: str | None = None, *, output: Path | None = None
+) -> ProjectSource:
+    """Read a project: `[project]` in its pyproject.toml, else its settings. `output` is the folder of earlier packages."""
     root, own = settings.root, settings.own
     project = _project_table(root)
     title = _line(own.identity.title) or _line(own.identity.name) or str(project.get("name") or root.name)
     found = name or project.get("name") or own.identity.name or root.name
+    dependencies = _dependencies(project.get("dependencies"))
     if not isinstance(found, str) or not _NAME.fullmatch(found):
         raise ProwessError(f"{found!r} is not a package name; give one of letters, digits and hyphens with --name")
     package = _PARTS.sub("-", found).lower()
@@ -69,11 +79,16 @@ def read_source(settings: Settings, name: str | None = None, version: str | None
         raise ProwessError(
             f"{found!r} cannot be imported as a module; give a name that begins with a letter with --name"
         )
+    if package.replace("-", "_") in _TAKEN or package in map(_name_of, dependencies):
+        raise ProwessError(
+            f"{found!r} is the name of a module of Python or Prowess, or of a dependency, which the package would replace or "
+            "hide; give another name with --name"
+        )
     number = version or project.get("version") or "0.1.0"
     if not isinstance(number, str) or not _VERSION.fullmatch(number):
         raise ProwessError(f"{number!r} is not a version; give one like 1.2.0 with --version")
     folders = tuple(_relative(folder, root) for folder in own.skills if (root / folder).is_dir())
-    files = dict(_files(root, folders))
+    files = dict(_files(root, folders, output))
     config = root / "prowess.toml"
     if config.is_file():
         text = _read(config, root)
@@ -98,8 +113,9 @@ def read_source(settings: Settings, name: str | None = None, version: str | None
         author=_author(project.get("authors")),
         website=_line(own.identity.website_url or _inside(project.get("urls"), "Homepage")),
         python=_line(project.get("requires-python")) or ">=3.11",
-        dependencies=_dependencies(project.get("dependencies")),
+        dependencies=dependencies,
         files=files,
+        executable=frozenset(path for path in files if os.access(root / path, os.X_OK)),
         folders=folders,
     )
 
@@ -136,14 +152,17 @@ def _relative(path: str, root: Path) -> str:
     return whole.relative_to(root).as_posix()
 
 
-def _files(root: Path, folders: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
-    """All files of skills in order, without hidden files, tests and environments."""
+def _files(root: Path, folders: tuple[str, ...], output: Path | None) -> Iterator[tuple[str, bytes]]:
+    """All files of skills in order, without hidden files, tests, environments and earlier packages."""
     for folder in folders:
         for place, names, files in os.walk(root / folder):
             names[:] = sorted(
                 name
                 for name in names
-                if not name.startswith(".") and name not in _SKIPPED and not Path(place, name, "pyvenv.cfg").exists()
+                if not name.startswith(".")
+                and name not in _SKIPPED
+                and not Path(place, name, "pyvenv.cfg").exists()
+                and Path(place, name) != output
             )
             for file in sorted(files):
                 path = Path(place, file)
@@ -168,7 +187,13 @@ def _read(path: Path, root: Path) -> bytes:
 
 def _refuse_secrets(text: bytes, patterns: tuple[str, ...]) -> None:
     """Refuse secrets, because packages are published."""
-    found = sorted(key for key, value in _texts(tomllib.loads(text.decode())) if value and _is_secret(key, patterns))
+    found = sorted(
+        {
+            key
+            for key, value in _texts(tomllib.loads(text.decode()))
+            if value and (_is_secret(key, patterns) or _CREDENTIALS.search(value))
+        }
+    )
     if found:
         raise ProwessError(
             f"a value in prowess.toml looks like a secret: {', '.join(found)}. Packages are published: move it to .env or "
@@ -184,6 +209,8 @@ def _texts(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]
             for item in cast("list[Any]", value):
                 if isinstance(item, dict):
                     yield from _texts(cast("Mapping[str, Any]", item), f"{path}{key}.")
+                elif isinstance(item, str):
+                    yield f"{path}{key}", item
         elif isinstance(value, str):
             yield f"{path}{key}", value
 
@@ -195,8 +222,13 @@ def _is_secret(key: str, patterns: tuple[str, ...]) -> bool:
 
 def _dependencies(listed: Any) -> tuple[str, ...]:
     named = [_line(each) for each in cast("list[Any]", listed)] if isinstance(listed, list) else []
-    names = {_PARTS.sub("-", match[1]).lower() for each in named if (match := _REQUIREMENT.match(each))}
-    return tuple(named) if names & _OURS else (*named, f"prowess>={RELEASE}")
+    return tuple(named) if _OURS.intersection(map(_name_of, named)) else (*named, f"prowess>={RELEASE}")
+
+
+def _name_of(requirement: str) -> str:
+    """The normalized name of a required package; empty for a text that is no requirement."""
+    found = _REQUIREMENT.match(requirement)
+    return _PARTS.sub("-", found[1]).lower() if found else ""
 
 
 def _readme(root: Path, title: str) -> str:

@@ -86,7 +86,9 @@ class WorkerProcess(LinkedWorker):
         """Kill a limited worker that uses too much disk. The kernel limits only single files."""
         while not self._over:
             await asyncio.sleep(_LOOK)
-            processes = (self.pid, *(process_tree.descendants(self.pid) if confinement.limits.processes else ()))
+            processes = (
+                process_tree.family(self.pid, self._launched.mark) if confinement.limits.processes else [self.pid]
+            )
             why = await asyncio.to_thread(confinement.overfull, processes)
             if why and not self._over:
                 self.verdict = why

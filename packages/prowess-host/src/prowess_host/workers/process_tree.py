@@ -27,6 +27,7 @@ __all__ = [
     "end_everything_of",
     "end_remaining",
     "end_tree",
+    "family",
     "forget",
     "marked_environment",
     "reap_orphans",
@@ -224,6 +225,11 @@ def descendants(pid: int) -> list[int]:
     for each in found:
         found += [child for child in children(each) if child not in found]
     return found[1:]
+
+
+def family(pid: int, mark: str) -> list[int]:
+    """A worker with its descendants, also those that have left its tree and were adopted."""
+    return [each for root in (pid, *_orphans(mark)) for each in (root, *descendants(root))]
 
 
 def _environment(pid: int) -> bytes:
