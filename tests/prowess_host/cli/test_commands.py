@@ -268,3 +268,43 @@ def test_call_of_a_command_that_ends_its_process_is_answered(project: Path) -> N
     code, _, told = prowess(project, "call", "leaves.go")
     assert 1 == code
     assert "exit code 9" in told
+
+
+@pytest.mark.parametrize(
+    ("missing", "words", "code"),
+    [
+        ("cryptography", ["approve", "--new-key", "approve.key"], 2),
+        ("nats", ["status", "--set", "cluster.url=nats://127.0.0.1:1"], 2),
+        ("nats", ["agent", "--join", "nats://127.0.0.1:1"], 2),
+        ("nats", ["logs", "--cluster"], 2),
+        ("nats", ["doctor", "--no-try", "--set", "cluster.url=nats://127.0.0.1:1"], 1),
+    ],
+)
+def test_missing_extra_is_named(project: Path, missing: str, words: list[str], code: int) -> None:
+    """A library that only an extra installs: with the line that installs it, and without a traceback."""
+    program = f"""
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name == {missing!r}:
+            raise ModuleNotFoundError(name, name=name)
+
+sys.meta_path.insert(0, Missing())
+from prowess_host.cli.main import main
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=project,
+        timeout=PATIENCE,
+    )
+    assert code == done.returncode
+    said = done.stdout + done.stderr
+    assert f"{missing}, which is not installed" in said or f"{missing} is not installed" in said
+    assert "pip install 'prowess[cluster]'" in said
+    assert "Traceback" not in said
+    assert ("doctor" in words) == ("0 warnings" in said)

@@ -78,7 +78,7 @@ def command(name: str | None, project: str | None, template: str, *, folder: boo
     """Make a project, or a SKILL in the project around the working directory. Overwrites nothing."""
     if name is None and project is None:
         raise click.UsageError("Name a skill, or use --project", click.get_current_context())
-    skill = _checked(name or _FIRST)
+    skill = _checked(_FIRST if name is None else name)
     if folder:
         skill = _slug(skill)
     if project is not None:
