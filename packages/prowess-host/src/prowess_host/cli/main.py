@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import gc
+import io
 import os
 import sys
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
@@ -36,6 +38,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = plain_options(given[1:]) if given[:1] in (["host"], ["list"]) else None
     if options is not None and given[0] == "host":
         host(options)
+    _ready_streams()
     if options is not None:
         from prowess_host.cli.list_table import list_at_once
 
@@ -45,6 +48,27 @@ def main(argv: Sequence[str] | None = None) -> None:
     from prowess_host.cli.commands import run  # see the docstring of the module
 
     sys.exit(run(given))
+
+
+def _ready_streams() -> None:
+    """Make each standard stream usable: one that the parent has closed, and one whose encoding lacks some characters."""
+    for fd, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            from prowess_host.transports.claim import ensure_open
+
+            ensure_open(fd)
+            setattr(sys, name, open(fd, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - a descriptor
+    codecs.register_error("prowess", _escaped)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="prowess")
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    """Characters that an encoding lacks as escapes, which JSON has, too. Without this, `print` would raise."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    code = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{code[at : at + 4]}" for at in range(0, len(code), 4)), error.end
 
 
 def host(options: PlainOptions) -> NoReturn:
