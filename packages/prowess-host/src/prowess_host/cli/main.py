@@ -9,7 +9,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
-from prowess_host.cli.exit_codes import WRONG_USE
+from prowess_host.cli.exit_codes import INTERRUPTED, WRONG_USE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,15 +39,23 @@ def main(argv: Sequence[str] | None = None) -> None:
     if options is not None and given[0] == "host":
         host(options)
     _ready_streams()
+    try:
+        code = _run_command(given, options)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    sys.exit(code)
+
+
+def _run_command(given: Sequence[str], options: PlainOptions | None) -> int:
     if options is not None:
         from prowess_host.cli.list_table import list_at_once
 
         code = list_at_once(options)
         if code is not None:
-            sys.exit(code)
+            return code
     from prowess_host.cli.commands import run  # see the docstring of the module
 
-    sys.exit(run(given))
+    return run(given)
 
 
 def _ready_streams() -> None:
