@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import gc
-import io
 import os
 import sys
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
@@ -67,8 +66,9 @@ def _ready_streams() -> None:
             ensure_open(fd)
             setattr(sys, name, open(fd, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - a descriptor
     codecs.register_error("prowess", _escaped)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="prowess")
+    stdout: Any = sys.stdout
+    if hasattr(stdout, "reconfigure"):
+        stdout.reconfigure(errors="prowess")
 
 
 def _escaped(error: UnicodeError) -> tuple[str, int]:

@@ -11,7 +11,7 @@ import shutil
 import signal
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TextIO
 from unicodedata import combining, east_asian_width
 
@@ -42,7 +42,7 @@ _NARROWEST: Final = 4
 
 
 @contextlib.contextmanager
-def interruptible() -> Iterator[None]:
+def interruptible() -> Generator[None]:
     """Ctrl-C ends what waits for a person in here. In an event loop it would only cancel the task, after that."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
