@@ -366,3 +366,10 @@ def test_folder_whose_name_is_not_text_is_shown_with_escapes(project: Path) -> N
     done = started(project, "$PROWESS doctor --no-try --project \"$(printf 'caf\\351')\"")
     assert "caf\\udce9" in done.stdout
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no full disk at hand")
+def test_output_that_cannot_be_written_is_no_fault_of_the_files(project: Path) -> None:
+    done = started(project, "$PROWESS new orders >/dev/full", PYTHONUNBUFFERED="1")
+    assert (2, "None" in done.stderr) == (done.returncode, False)
+    assert "the output: No space left on device" in done.stderr

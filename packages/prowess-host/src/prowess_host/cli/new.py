@@ -179,14 +179,14 @@ def _write_all(root: Path, written: Mapping[Path, str]) -> None:
     taken = [path for path in [*written, *others] if os.path.lexists(root / path)]
     if taken:
         raise ProwessError(f"{root / taken[0]} is there already: choose another name, or move it away")
-    try:
-        for path, text in written.items():
+    for path, text in written.items():
+        try:
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             with (root / path).open("x", encoding="utf-8", newline="\n") as file:
                 file.write(text)
-            print(f"created  {path}")
-    except OSError as error:
-        raise ProwessError(f"{error.filename}: cannot be written ({error.strerror})") from error
+        except OSError as error:
+            raise ProwessError(f"{error.filename or root / path}: cannot be written ({error.strerror})") from error
+        print(f"created  {path}")
 
 
 def _say_next(root: Path, skill: str, template: SkillTemplate) -> None:
