@@ -79,6 +79,7 @@ READ_BY_GIT: Final = (
     ".git/config",
 )
 FILTER: Final = re.compile(r"filter\..+\.(clean|smudge|process|required)", re.DOTALL)
+LFS_EXTENSION: Final = "lfs.extension."  # the filter of Git LFS, which the user has configured, runs what these name
 DIFF_OPTIONS: Final = (
     *("--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", "--relative", f"-O{os.devnull}"),
     *("--src-prefix=a/", "--dst-prefix=b/", "--submodule=short", "--ignore-submodules=dirty"),
@@ -266,6 +267,11 @@ async def _repository(paths: ConfigPaths) -> Repository:
     if listing.cut or len(filters) > MOST_FILTERS:
         raise SkillError(
             f"the configuration of the repository in {top} is too large: its filters cannot be switched off"
+        )
+    if extension := next((name for name in sorted(local) if name.startswith(LFS_EXTENSION)), None):
+        raise SkillError(
+            f"the repository's configuration names a program that Git LFS would run, in {extension}; "
+            f"the user can take it out: git config --unset-all {extension}"
         )
     files = {name: instead for name, instead in FILES.items() if name in local}
     environment = {**bare.environment, **_as_variables({**CONFIGURATION, **filters, **files})}

@@ -1072,3 +1072,13 @@ async def test_bare_repository_is_named(project: Any, root: Path, git: Git, comm
     commit("one")
     async with project(root / ".git") as opened:
         assert "is a bare repository, which has no files" in await opened.failed("git.log")
+
+
+async def test_program_that_git_lfs_would_run_is_refused(project: Any, root: Path, git: Git, commit: Any):
+    """The filter of Git LFS is the user's, and its extensions may be those of the repository."""
+    commit("one", a="1\n")
+    git("config", "lfs.extension.evil.clean", "./evil.sh")
+    async with project() as opened:
+        for command in ("status", "diff", "log"):
+            told = await opened.failed(f"git.{command}")
+            assert "git config --unset-all lfs.extension.evil.clean" in told
