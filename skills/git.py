@@ -259,23 +259,25 @@ async def _repository(paths: ConfigPaths) -> Repository:
     top = _resolved(paths.project_root / up)
     if not _same(Path(top, prefix), paths.project_root):
         raise SkillError(f"the repository keeps its files in {top}, which is not where the project is")
-    listing = await bare.run("config", "-z", "--list", "--show-scope", "--name-only")
-    listed = listing.text.split("\0")
+    environment = {**bare.environment, **_as_variables({**CONFIGURATION, **await _neutralized(bare)})}
+    return Repository(paths, environment, top, prefix, shallow == "true")
+
+
+async def _neutralized(bare: Repository) -> dict[str, str]:
+    """What takes the place of the repository's own configuration, where that names programs and files."""
+    told = await bare.run("config", "-z", "--list", "--show-scope", "--name-only")
+    listed = told.text.split("\0")
     scoped = zip(listed[::2], listed[1::2], strict=False)
     local = {name for scope, name in scoped if scope in ("local", "worktree")}
     filters = {name: "false" if name.endswith(".required") else "" for name in local if FILTER.fullmatch(name)}
-    if listing.cut or len(filters) > MOST_FILTERS:
-        raise SkillError(
-            f"the configuration of the repository in {top} is too large: its filters cannot be switched off"
-        )
+    if told.cut or len(filters) > MOST_FILTERS:
+        raise SkillError("the configuration of the repository is too large: its filters cannot all be switched off")
     if extension := next((name for name in sorted(local) if name.startswith(LFS_EXTENSION)), None):
         raise SkillError(
             f"the repository's configuration names a program that Git LFS would run, in {extension}; "
             f"the user can take it out: git config --unset-all {extension}"
         )
-    files = {name: instead for name, instead in FILES.items() if name in local}
-    environment = {**bare.environment, **_as_variables({**CONFIGURATION, **filters, **files})}
-    return Repository(paths, environment, top, prefix, shallow == "true")
+    return filters | {name: instead for name, instead in FILES.items() if name in local}
 
 
 def _resolved(path: Path) -> Path:
