@@ -143,3 +143,12 @@ def test_empty_name_is_refused(empty: Path, capsys: pytest.CaptureFixture[str]) 
     assert 0 == run(["new", "--project"])
     assert 2 == run(["new", ""])
     assert "the name '' must be lower-case letters" in capsys.readouterr().err
+    for words in (["new", "--project", ""], ["list", "--project", ""], ["check", "--project", ""]):
+        assert 2 == run(words)
+        assert "--project '' names no folder" in capsys.readouterr().err
+
+
+def test_next_steps_can_be_typed_as_they_stand(empty: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also if the name of the folder has a space."""
+    assert 0 == run(["new", "--project", "my tools"])
+    assert "  cd 'my tools'\n" in capsys.readouterr().out

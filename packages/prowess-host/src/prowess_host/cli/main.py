@@ -19,7 +19,17 @@ if TYPE_CHECKING:
     from prowess_host.transports.claim import Claim
     from prowess_host.workers.launch import Launched
 
-__all__ = ["VERSION", "PlainOptions", "host", "leave", "main", "plain_options", "project_root", "setting_flags"]
+__all__ = [
+    "EMPTY_PROJECT",
+    "VERSION",
+    "PlainOptions",
+    "host",
+    "leave",
+    "main",
+    "plain_options",
+    "project_root",
+    "setting_flags",
+]
 
 VERSION: Final = "0.1.0"
 _BY_HAND: Final = """\
@@ -27,6 +37,9 @@ prowess: clients start this command. It is now waiting for a client's messages o
 prowess: to connect a client: prowess connect. To call a command yourself: prowess call --help
 prowess: the project is {root}
 """
+EMPTY_PROJECT: Final = (
+    "--project '' names no folder: is a variable empty? Leave the option out for the working directory"
+)
 _LAST_WORDS: Final = 1.5
 """Seconds that the reader of stderr gets to read the last lines."""
 
@@ -177,8 +190,10 @@ def project_root(named: str | None) -> Path:
     from prowess.errors import SettingsError
     from prowess.settings.paths import find_project_root
 
-    if not named:
+    if named is None:
         return find_project_root(Path.cwd())
+    if not named:
+        raise SettingsError(EMPTY_PROJECT)
     root = Path(os.path.expanduser(named)).resolve()  # noqa: PTH111 - Path.expanduser raises for an unknown user
     if not root.is_dir():
         wrong = "is a file, and a project is a folder" if root.exists() else "does not exist"

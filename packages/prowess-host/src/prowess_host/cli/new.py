@@ -5,6 +5,7 @@ from __future__ import annotations
 import keyword
 import os
 import re
+import shlex
 import unicodedata
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
@@ -18,6 +19,7 @@ from prowess.settings.files import CONFIG_FILE, is_configured
 from prowess.settings.paths import find_project_root
 from prowess.settings.settings import Settings
 from prowess_host.cli.exit_codes import DONE
+from prowess_host.cli.main import EMPTY_PROJECT
 from prowess_host.cli.projects import is_project
 
 __all__ = ["TEMPLATES", "SkillTemplate", "command"]
@@ -82,6 +84,8 @@ def command(name: str | None, project: str | None, template: str, *, folder: boo
     if folder:
         skill = _slug(skill)
     if project is not None:
+        if not project:
+            raise ProwessError(EMPTY_PROJECT)
         root = Path(os.path.expanduser(project)).absolute()  # noqa: PTH111 - Path.expanduser raises for an unknown user
         _make_project(root, skill, template, folder=folder)
     else:
@@ -191,7 +195,7 @@ def _write_all(root: Path, written: Mapping[Path, str]) -> None:
 
 def _say_next(root: Path, skill: str, template: SkillTemplate) -> None:
     is_here = root == Path.cwd() or find_project_root(Path.cwd()) == root
-    enter = "" if is_here else f"  cd {os.path.relpath(root)}\n"
+    enter = "" if is_here else f"  cd {shlex.quote(os.path.relpath(root))}\n"
     print(f"\nNext:\n{enter}  prowess call {skill}.{template.command} {template.arguments}")
     print(
         "  pytest               (pip install prowess-testkit)\n  prowess connect      asks which of your clients to connect"
