@@ -48,10 +48,12 @@ GZIP: Final = 0x1F  # the first byte of a gzip file
 MOST_DEPTH: Final = 1_000  # elements within elements; browsers stop nesting at 512
 MOST_REPORTS: Final = 500_000  # beginnings and ends of elements, and texts: a second or two of work
 MOST_TEXT: Final = 5_000_000  # characters
+MOST_WORDS: Final = 500  # characters of a title, a type or a reason, which a server may make as long as it likes
+MOST_WAIT: Final = 31_536_000.0  # seconds; what a server says beyond a year means "never"
 USER_AGENT: Final = "prowess-fetch/1.0"
 ACCEPTED: Final = "text/html,application/xhtml+xml,text/*;q=0.9,application/json;q=0.9,*/*;q=0.5"
 TEXTUAL: Final = re.compile(
-    r"text/.*|application/(.+\+)?(json|xml|javascript|yaml|toml|x-ndjson|x-yaml)|image/svg\+xml"
+    r"text/.*|image/svg\+xml|application/(.+\+)?(x-)?(json|jsonl|ndjson|xml|javascript|typescript|yaml|toml|sh|sql|graphql|python)"
 )
 NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 GLOBAL_IPV6: Final = ipaddress.ip_network("2000::/3")  # all that is given out for the public internet so far
@@ -120,7 +122,7 @@ async def get(
         exchange.stop()  # a cancelled call must not leave a thread behind that waits for a server
     result = Page(url=answer.url, type=answer.type, text=text[start : start + max_chars])
     if title:
-        result["title"] = title
+        result["title"] = _brief(title)
     notes = _notes(len(text), start, max_chars)
     if answer.cut:
         notes.append(f"only the first {len(answer.body):,} bytes of the page were read")
@@ -134,15 +136,18 @@ async def get(
 def _read(exchange: Exchange, url: str, *, raw: bool, links: bool) -> tuple[Answer, str, str, str]:
     """The answer, its text, its title, and a note on what the text leaves out."""
     answer = exchange.get(url)
-    text = _decoded(answer)
+    text, note = _decoded(answer)
     if raw or answer.type not in ("text/html", "application/xhtml+xml"):
-        return answer, text, "", ""
+        return answer, text, "", note
     reader = HtmlReader(answer.url, links=links)
     for at in range(0, len(text), CHUNK):
         exchange.check()
         reader.feed(text[at : at + CHUNK])
     reader.close()
-    return answer, reader.text(), reader.title, reader.note
+    found = reader.text()
+    if text.strip() and not found:
+        note = 'the HTML has no text outside of scripts, drawings and frames; format "raw" shows all of it'
+    return answer, found, reader.title, "; ".join(filter(None, [reader.note, note]))
 
 
 def _notes(length: int, start: int, max_chars: int) -> list[str]:
@@ -309,10 +314,12 @@ class Exchange:
             raise SkillError(f"no secure connection to {target.host}: {error.reason or error}") from error
         except (OSError, http.client.IncompleteRead, http.client.BadStatusLine) as error:
             self.check()
-            raise Unavailable(
-                f"{target.host} did not answer: {error or type(error).__name__}", retryable=True
-            ) from error
-        except http.client.HTTPException as error:
+            told = _brief(str(error)) or type(error).__name__
+            raise Unavailable(f"{target.host} did not answer: {told}", retryable=True) from error
+        except (
+            http.client.HTTPException,
+            ValueError,
+        ) as error:  # `http.client` lets some nonsense through to `int` and `read`
             raise SkillError(f"{target.host} did not answer as a web server does: {type(error).__name__}") from error
 
     def _asked(self, target: Target, connected: socket.socket) -> Answer | str:
@@ -323,11 +330,12 @@ class Exchange:
         with connection.getresponse() as response:
             moved = response.headers["Location"]
             if response.status in (301, 302, 303, 307, 308) and moved:
-                return moved
+                return _as_utf8(moved)
             _check_status(target, response)
             body, cut = self._body(target, response)
         kind = response.headers.get_content_type() if "Content-Type" in response.headers else ""
-        return Answer(target.url, kind, response.headers.get_content_charset(), body, cut)
+        is_part = cut or response.status == 206
+        return Answer(target.url, _brief(kind), response.headers.get_content_charset(), body, is_part)
 
     def _connected(self, target: Target) -> socket.socket:
         """A connection to one of the addresses of the host, all of them checked."""
@@ -488,14 +496,14 @@ class Packed:
 
 def _check_status(target: Target, response: http.client.HTTPResponse) -> None:
     """Refuse every answer that is not the page."""
-    status, told = response.status, f"{response.status} {response.reason}".strip()
+    status, told = response.status, _brief(f"{response.status} {response.reason}".strip())
     if 200 <= status < 300:
         return
     if status == 429 or status >= 500:
         wait = _seconds(response.headers.get("Retry-After", ""))
         if wait:  # the server has said when; asking earlier, as a retry would, is what it does not want
             raise SkillError(
-                f"{target.host} answered {told}: try again in {wait:g} s", retryable=True, retry_after=wait
+                f"{target.host} answered {told}: try again in {wait:.0f} s", retryable=True, retry_after=wait
             )
         raise Unavailable(f"{target.host} answered {told}", retryable=True)
     hints = {
@@ -509,13 +517,25 @@ def _check_status(target: Target, response: http.client.HTTPResponse) -> None:
 
 def _seconds(retry_after: str) -> float:
     """How long a server asks us to wait: seconds, or a date."""
-    if retry_after.strip().isdigit():
-        return float(retry_after)
+    if re.fullmatch(r"[0-9]+", retry_after.strip()):
+        return min(float(retry_after), MOST_WAIT)
     try:
         until = parsedate_to_datetime(retry_after)
-        return max(0.0, round((until - datetime.now(UTC)).total_seconds()))
-    except (TypeError, ValueError):
+        return min(max(0.0, round((until - datetime.now(UTC)).total_seconds())), MOST_WAIT)
+    except (TypeError, ValueError, OverflowError):
         return 0.0
+
+
+def _brief(words: str) -> str:
+    """The beginning of what a server says."""
+    return words if len(words) <= MOST_WORDS else f"{words[: MOST_WORDS - 1]}…"
+
+
+def _as_utf8(location: str) -> str:
+    """An address in a header: `http.client` reads its bytes as Latin-1, and what is not ASCII there is UTF-8."""
+    with contextlib.suppress(UnicodeError):
+        return location.encode("latin-1").decode()
+    return location
 
 
 # --- from bytes to text ---------------------------------------------------------------------------
@@ -523,12 +543,14 @@ def _seconds(retry_after: str) -> float:
 CHARSETS: Final = re.compile(
     r"ascii|utf-?(8|16|32)([-_][bl]e)?|iso-?8859-\d+|cp\d+|koi8-[rutk]|mac-\w+|gb\w+|big5\w*|euc_\w+|shift_jis\w*|iso2022_\w+"
 )
-META: Final = re.compile(rb"""<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}["']?([\w-]{1,40})""", re.IGNORECASE)
+META: Final = re.compile(
+    rb"""(?:<meta[^>]{0,200}?charset|<\?xml[^>]{0,200}?encoding)\s{0,9}=\s{0,9}["']?([\w-]{1,40})""", re.IGNORECASE
+)
 MARKS: Final = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
 
-def _decoded(answer: Answer) -> str:
-    """The body as text, by what it begins with, what the server says, what the page says; else UTF-8."""
+def _decoded(answer: Answer) -> tuple[str, str]:
+    """The body as text, by what it begins with, what the server says, what the page says; else UTF-8. And a note on that."""
     sample = answer.body[:8192]
     marked = next((name for mark, name in MARKS if sample.startswith(mark)), None)
     binary = b"\0" in sample and not marked and not (answer.charset or "").startswith(("utf-16", "utf-32"))
@@ -537,8 +559,15 @@ def _decoded(answer: Answer) -> str:
         size = f"{len(answer.body):,} bytes" if not answer.cut else f"more than {len(answer.body):,} bytes"
         raise SkillError(f"{answer.url} is no text: {answer.type or 'data'}, {size}")
     meta = META.search(sample)
-    named = marked or answer.charset or (meta[1].decode() if meta else "utf-8")
-    return answer.body.decode(_charset(named), "replace")
+    said = meta[1].decode() if meta else "utf-8"
+    if said.lower().startswith("utf-16"):
+        said = "utf-8"  # or nobody could have read that; browsers do the same
+    charset = _charset(marked or answer.charset or said)
+    try:
+        return codecs.getincrementaldecoder(charset)().decode(answer.body, final=not answer.cut), ""
+    except UnicodeError:
+        note = f"the page is not {charset} throughout: what could not be read is shown as \N{REPLACEMENT CHARACTER}"
+        return answer.body.decode(charset, "replace"), note
 
 
 def _charset(name: str) -> str:

@@ -13,22 +13,24 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from subprocess import DEVNULL
 from typing import Annotated, Final, Literal, NamedTuple, NotRequired, TypeAlias, TypedDict
 
 import anyio
-from anyio.abc import ByteReceiveStream
+from anyio.abc import ByteReceiveStream, Process
 from pydantic import Field
 
 from prowess import ConfigPaths, SkillError, skill_command
 
 MOST_BYTES: Final = 4_000_000  # that git may write for one answer; then it is stopped
 MOST_FILES: Final = 500  # listed in one answer
+MOST_FILTERS: Final = 500  # in the configuration of the repository; each is switched off with a variable
 MOST_LINE_CHARS: Final = 1_000
+MOST_SKIPPED: Final = 1_000_000_000  # git counts with 31 bits
 MOST_MESSAGE_CHARS: Final = 20_000  # of one commit
 MOST_REFS: Final = 50  # of one commit
 MOST_SLICE_CHARS: Final = 60_000  # of one file
@@ -77,15 +79,18 @@ READ_BY_GIT: Final = (
     ".git/config",
 )
 FILTER: Final = re.compile(r"filter\..+\.(clean|smudge|process|required)", re.DOTALL)
+LFS_EXTENSION: Final = "lfs.extension."  # the filter of Git LFS, which the user has configured, runs what these name
 DIFF_OPTIONS: Final = (
     *("--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", "--relative", f"-O{os.devnull}"),
     *("--src-prefix=a/", "--dst-prefix=b/", "--submodule=short", "--ignore-submodules=dirty"),
-    *("--inter-hunk-context=0", "--numstat", "--patch", "-z"),
+    *("--inter-hunk-context=0", "--numstat", "-z"),
 )
+SHALLOW: Final = "this is a shallow clone without older commits; the user can get them: git fetch --unshallow"
 EMPTY_TREES: Final = {  # what a first commit is compared with, by the length of a hash
     40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
     64: "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
 }
+CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 UNUSABLE_REVISION: Final = re.compile(r"^-|\.\.|[\s:\x00-\x1f\x7f]")
 
 Revision: TypeAlias = Annotated[str, Field(min_length=1, max_length=500)]
@@ -110,6 +115,10 @@ class Output(NamedTuple):
     cut: bool
 
 
+class Refused(SkillError):
+    """What git itself refused, and neither we nor the system: it read everything that it wanted to read."""
+
+
 @dataclass(frozen=True, slots=True)
 class Repository:
     """The repository that the project is in. `top` is its folder, `prefix` the way from there to the project."""
@@ -118,9 +127,11 @@ class Repository:
     environment: dict[str, str]
     top: Path
     prefix: str = ""
+    shallow: bool = False
+    """Whether older commits are missing."""
 
     async def run(self, *arguments: str) -> Output:
-        """Run git without a shell between us and its arguments; a `SkillError` says what it complained of."""
+        """Run git without a shell between us and its arguments. Raises `Refused` with what it complained of, or `SkillError`."""
         git = shutil.which("git", path=self.environment["PATH"])
         if git is None:
             raise SkillError("git is not installed, or not on the PATH of Prowess")
@@ -128,7 +139,7 @@ class Repository:
         out, complaint, cut, code = bytearray(), bytearray(), False, 0
         with anyio.move_on_after(MOST_SECONDS) as limit:
             opening = anyio.open_process(command, cwd=self.paths.project_root, env=self.environment, stdin=DEVNULL)
-            async with await opening as process:
+            async with await _started(opening) as process:
                 assert process.stdout is not None  # noqa: S101 - both are pipes
                 assert process.stderr is not None  # noqa: S101 - both are pipes
                 async with anyio.create_task_group() as reading:
@@ -143,11 +154,18 @@ class Repository:
         if limit.cancelled_caught:
             raise SkillError(f"git {arguments[0]} took more than {MOST_SECONDS:g} s and was stopped{self._suspects()}")
         if code and not cut:
-            told = _complaint(complaint)
-            if code < 0 or "ut of memory" in told or "unable to create thread" in told:
-                told = f"it crashed, or needed more than {MOST_MEGABYTES} MB of memory: {told}{self._suspects()}"
-            raise SkillError(f"git {arguments[0]}: {told}")
+            raise self._failure(arguments[0], _complaint(complaint), crashed=code < 0)
         return Output(out.decode("utf-8", "replace"), cut)
+
+    def _failure(self, command: str, told: str, *, crashed: bool) -> SkillError:
+        """What a git that failed has told, and where we know it, why."""
+        if crashed or "ut of memory" in told or "unable to create thread" in told:
+            reason = f"it crashed, or needed more than {MOST_MEGABYTES} MB of memory: {told}{self._suspects()}"
+            return SkillError(f"git {command}: {reason}")
+        if "promisor remote" in told or "lazy fetching" in told:
+            reason = "this is a partial clone that lacks what this needs, and nothing is fetched here"
+            return SkillError(f"git {command}: {told}; {reason}")
+        return Refused(f"git {command}: {told}")
 
     def _suspects(self) -> str:
         """Names the files that make git read without end, if there are any."""
@@ -160,10 +178,11 @@ class Repository:
             raise SkillError(f"{revision!r} is no revision; use a branch, a tag, a hash, HEAD~2, or the like")
         try:
             found = await self.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-        except SkillError as error:
+        except Refused as error:
             if revision == "HEAD":
                 raise SkillError("there are no commits yet") from error
-            raise SkillError(f"there is no commit {revision!r}; git_log shows those there are") from error
+            known = f"; {SHALLOW}" if self.shallow else "; git_log shows those there are"
+            raise SkillError(f"there is no commit {revision!r}{known}") from error
         return found.text.strip()
 
     async def ends(self, revision: str) -> tuple[str | None, str]:
@@ -173,17 +192,47 @@ class Repository:
             return None, await self.commit(revision)
         begin, end = await self.commit(first or "HEAD"), await self.commit(last or "HEAD")
         if dots == "...":
-            begin = (await self.run("merge-base", begin, end)).text.strip()
+            try:
+                begin = (await self.run("merge-base", begin, end)).text.strip()
+            except Refused as error:
+                why = f"; {SHALLOW}" if self.shallow else ""
+                raise SkillError(f"{first or 'HEAD'} and {last or 'HEAD'} have no commit in common{why}") from error
         return begin, end
 
     def file(self, path: str) -> str:
-        """A path as git takes it: from the project root, and checked to be inside."""
-        return Path(os.path.relpath(self.paths.inside(path), self.paths.project_root)).as_posix()
+        """A path as git takes it: from the project root, and checked to be inside. To git, a link is a file of its own."""
+        found, named = self.paths.inside(path), self.paths.project_root / path
+        if os.path.islink(named):  # noqa: PTH114 - Path.is_symlink raises where a folder must not be entered
+            found = self.paths.inside(named.parent) / named.name
+        return Path(os.path.relpath(found, self.paths.project_root)).as_posix()
 
     def only(self, path: str) -> list[str]:
         """The end of a command line: only this path, and only the project where the repository is larger."""
         file = self.file(path)
         return ["--"] if file == "." and not self.prefix else ["--", file]
+
+    def why_nothing(self, path: str) -> list[str]:
+        """Why there may be nothing to tell of a path, for a note."""
+        named = self.paths.project_root / self.file(path)
+        for folder in (named, *named.parents):
+            if folder == self.paths.project_root or not folder.is_relative_to(self.paths.project_root):
+                break
+            if os.path.lexists(folder / ".git"):
+                return [f"{shown(folder, self.paths)} is a repository of its own, and is not looked into"]
+        return [] if os.path.lexists(named) else [f"there is no {path!r} in the project now"]
+
+
+def shown(path: Path, paths: ConfigPaths) -> str:
+    """A path as text, from the project root."""
+    return os.fsencode(path.relative_to(paths.project_root)).decode("utf-8", "replace")
+
+
+async def _started(opening: Awaitable[Process]) -> Process:
+    """The process, unless the system refuses to start one."""
+    try:
+        return await opening
+    except OSError as error:
+        raise SkillError(f"git cannot be started: {error.strerror}") from error
 
 
 async def _repository(paths: ConfigPaths) -> Repository:
@@ -193,21 +242,42 @@ async def _repository(paths: ConfigPaths) -> Repository:
     kept["PATH"] = os.pathsep.join(filter(os.path.isabs, os.environ.get("PATH", os.defpath).split(os.pathsep)))
     bare = Repository(paths, {**kept, **VARIABLES, **_as_variables(CONFIGURATION)}, paths.project_root)
     try:
-        told = await bare.run("rev-parse", "--show-cdup", "--show-prefix")
-    except SkillError as error:
-        if "not a git repository" in str(error):
+        told = await bare.run("rev-parse", "--is-shallow-repository", "--show-cdup", "--show-prefix")
+    except Refused as error:
+        told = str(error)
+        if "not a git repository" in told:
             raise SkillError(f"{paths.project_root} is not in a git repository") from error
+        if "cannot use bare repository" in told:
+            raise SkillError(
+                f"{paths.project_root} is a bare repository, which has no files; use a clone of it"
+            ) from error
+        if owned := re.search(r"dubious ownership in repository at '(.*)'", told):
+            allow = f"git config --global --add safe.directory {owned[1]}"
+            raise SkillError(f"{told}, which belongs to another user; the user can allow it: {allow}") from error
         raise
-    up, _, prefix = told.text.removesuffix("\n").partition("\n")  # this way around: a prefix may have line breaks
+    shallow, up, prefix = told.text.removesuffix("\n").split("\n", 2)  # this way around: a prefix may have line breaks
     top = _resolved(paths.project_root / up)
     if not _same(Path(top, prefix), paths.project_root):
         raise SkillError(f"the repository keeps its files in {top}, which is not where the project is")
-    listed = (await bare.run("config", "-z", "--list", "--show-scope", "--name-only")).text.split("\0")
+    environment = {**bare.environment, **_as_variables({**CONFIGURATION, **await _neutralized(bare)})}
+    return Repository(paths, environment, top, prefix, shallow == "true")
+
+
+async def _neutralized(bare: Repository) -> dict[str, str]:
+    """What takes the place of the repository's own configuration, where that names programs and files."""
+    told = await bare.run("config", "-z", "--list", "--show-scope", "--name-only")
+    listed = told.text.split("\0")
     scoped = zip(listed[::2], listed[1::2], strict=False)
     local = {name for scope, name in scoped if scope in ("local", "worktree")}
     filters = {name: "false" if name.endswith(".required") else "" for name in local if FILTER.fullmatch(name)}
-    files = {name: instead for name, instead in FILES.items() if name in local}
-    return Repository(paths, {**bare.environment, **_as_variables({**CONFIGURATION, **filters, **files})}, top, prefix)
+    if told.cut or len(filters) > MOST_FILTERS:
+        raise SkillError("the configuration of the repository is too large: its filters cannot all be switched off")
+    if extension := next((name for name in sorted(local) if name.startswith(LFS_EXTENSION)), None):
+        raise SkillError(
+            f"the repository's configuration names a program that Git LFS would run, in {extension}; "
+            f"the user can take it out: git config --unset-all {extension}"
+        )
+    return filters | {name: instead for name, instead in FILES.items() if name in local}
 
 
 def _resolved(path: Path) -> Path:
@@ -274,7 +344,7 @@ class Status(TypedDict):
 
 @skill_command(title="Git status", category="git", read_only=True, idempotent=True, open_world=False, timeout=60)
 async def status(paths: ConfigPaths, path: str = ".") -> Status:
-    """Show the branch and the files that differ from the last commit.
+    """Show the branch and the files that differ from the last commit. Does not look into submodules.
 
     Args:
         path: Only this file or folder, relative to the project root.
@@ -292,6 +362,8 @@ async def status(paths: ConfigPaths, path: str = ".") -> Status:
     if told.cut or len(result["files"]) > MOST_FILES:
         result["note"] = f"more than {MOST_FILES} files differ: give a path"
         del result["files"][MOST_FILES:]
+    elif not result["files"] and (notes := repository.why_nothing(path)):
+        result["note"] = notes[0]
     return result
 
 
@@ -357,7 +429,7 @@ async def log(
     message: Annotated[str | None, Field(max_length=200)] = None,
     since: Annotated[str | None, Field(max_length=100)] = None,
     until: Annotated[str | None, Field(max_length=100)] = None,
-    skip: Annotated[int, Field(ge=0)] = 0,
+    skip: Annotated[int, Field(ge=0, le=MOST_SKIPPED)] = 0,
     max_count: Annotated[int, Field(ge=1, le=500)] = 20,
 ) -> Log:
     """List commits, the latest first.
@@ -374,8 +446,16 @@ async def log(
     """
     repository = await _repository(paths)
     begin, end = await repository.ends(revision)
-    chosen = {"author": author, "grep": message, "since": since, "until": until}
-    options = [f"--{name}={value}" for name, value in chosen.items() if value]
+    chosen = {"author": author, "message": message, "since": since, "until": until}
+    if odd := next((name for name, value in chosen.items() if value and CONTROL.search(value)), None):
+        raise SkillError(f"{odd} has a line break or another control character; give one line of text")
+    notes: list[str] = []
+    options = [f"--{name}={value}" for name, value in (("author", author), ("grep", message)) if value]
+    for name, value in (("since", since), ("until", until)):
+        if value:
+            option, note = await _date_option(repository, name, value)
+            options.append(option)
+            notes += note
     follow = ["--follow"] if _is_file(paths.inside(path)) else []
     told = await repository.run(
         *("log", "-z", "--format=" + "%x00".join(LOG_FIELDS), "--encoding=UTF-8", "--no-color"),
@@ -386,8 +466,29 @@ async def log(
     commits = [_commit(*record) for record in zip(*[iter(fields)] * len(LOG_FIELDS), strict=False)]
     result = Log(commits=commits[:max_count])
     if len(commits) > max_count or told.cut:
-        result["note"] = f"older commits follow: go on with skip={skip + len(result['commits'])}"
+        notes.append(f"older commits follow: go on with skip={skip + len(result['commits'])}")
+    elif repository.shallow:
+        notes.append(SHALLOW)
+    if not commits:
+        notes += repository.why_nothing(path)
+    if notes:
+        result["note"] = "; ".join(notes)
     return result
+
+
+async def _date_option(repository: Repository, name: str, value: str) -> tuple[str, list[str]]:
+    """The option for a date, and a note on how git has read one that is not written in numbers: it takes any text for one."""
+    try:
+        read = datetime.fromisoformat(value)
+    except ValueError:
+        told = await repository.run("rev-parse", f"--{name}={value}")
+        seconds = int(told.text.strip().rpartition("=")[2])
+        try:
+            taken = datetime.fromtimestamp(seconds, UTC).isoformat()
+        except (ValueError, OverflowError, OSError):
+            raise SkillError(f"{value!r} is not a date; give one like 2024-05-31, or 2 weeks ago") from None
+        return f"--{name}={value}", [f"{name} {value!r} was read as {taken}"]
+    return f"--{name}={read.isoformat()}", []  # git would add the time of now to a date without one
 
 
 def _is_file(path: Path) -> bool:
@@ -395,10 +496,19 @@ def _is_file(path: Path) -> bool:
 
 
 def _commit(commit: str, author: str, date: str, refs: str, subject: str) -> Commit:
-    result = Commit(commit=commit, author=author[:MOST_LINE_CHARS], date=date, subject=subject[:MOST_LINE_CHARS])
+    result = Commit(commit=commit, author=_shortened(author), date=date, subject=_shortened(subject))
     if refs:
-        result["refs"] = [ref[:MOST_LINE_CHARS] for ref in refs.split(", ")[:MOST_REFS]]
+        result["refs"] = [_shortened(ref) for ref in refs.split(", ")[:MOST_REFS]]
     return result
+
+
+def _shortened(line: str) -> str:
+    """A line of a bounded length, with a mark where it was cut."""
+    return line if len(line) <= MOST_LINE_CHARS else f"{line[: MOST_LINE_CHARS - 1]}…"
+
+
+def _note_on_cut(lines: Iterable[str]) -> list[str]:
+    return ["lines that end with … were cut"] if any(len(line) > MOST_LINE_CHARS for line in lines) else []
 
 
 # --- diff and show --------------------------------------------------------------------------------
@@ -447,8 +557,8 @@ async def diff(
 ) -> Diff:
     """Show changes: in the working tree, in the index, or between commits.
 
-    Without a revision: what is not staged yet. With a commit: the working tree compared with it. With a range: the two
-    commits compared.
+    Without a revision: what is not staged yet, without new files. With a commit: the working tree compared with it. With a
+    range: the two commits compared. A file in conflict is compared with our side. Does not look into submodules.
 
     Args:
         revision: A branch, tag or hash; or a range like "main..feature", or "main...feature" for the changes on feature.
@@ -462,7 +572,7 @@ async def diff(
     if begin and staged:
         raise SkillError("a range leaves no room for what is staged; give one revision, or leave staged out")
     compared = [commit for commit in (begin, end) if commit]
-    options = ["--cached"] if staged else []
+    options = ["--cached"] if staged else [] if compared else ["--ours"]
     return await _diff(repository, [*options, *compared], path, context, max_chars)
 
 
@@ -490,13 +600,14 @@ async def show(
     before = parents.split(" ")[0] or EMPTY_TREES[len(commit)]
     shown = await _diff(repository, [before, commit], path, context, max_chars)
     message = message.strip()
-    if len(message) > MOST_MESSAGE_CHARS:
-        shown["note"] = "; ".join(
-            [f"the message was cut at {MOST_MESSAGE_CHARS:,} characters", *filter(None, [shown.get("note")])]
-        )
+    notes = [f"the message was cut at {MOST_MESSAGE_CHARS:,} characters"] * (len(message) > MOST_MESSAGE_CHARS)
+    if repository.shallow and not parents:
+        notes.append(f"{SHALLOW}, so all files may look new here")
+    if notes:
+        shown["note"] = "; ".join([*notes, *filter(None, [shown.get("note")])])
     return ShownCommit(
         commit=commit,
-        author=author[:MOST_LINE_CHARS],
+        author=_shortened(author),
         date=date,
         message=message[:MOST_MESSAGE_CHARS],
         parents=parents.split(),
@@ -505,10 +616,17 @@ async def show(
 
 
 async def _diff(repository: Repository, what: list[str], path: str, context: int, max_chars: int) -> Diff:
-    told = await repository.run("diff", *DIFF_OPTIONS, f"--unified={context}", *what, *repository.only(path))
+    options = ["--patch", f"--unified={context}"] if max_chars else []
+    told = await repository.run("diff", *DIFF_OPTIONS, *options, *what, *repository.only(path))
     files, patch = _changed(told.text)
-    notes = [f"{len(files)} files were changed, {MOST_FILES} are listed"] if len(files) > MOST_FILES else []
-    if told.cut or len(patch) > max_chars > 0:
+    notes = repository.why_nothing(path) if not files else []
+    if told.cut and not patch:
+        notes.append(
+            f"more than {len(files)} files were changed, {min(len(files), MOST_FILES)} are listed: give a path"
+        )
+    elif len(files) > MOST_FILES:
+        notes.append(f"{len(files)} files were changed, {MOST_FILES} are listed")
+    if patch and (told.cut or len(patch) > max_chars):
         whole = f"more than {len(patch):,}" if told.cut else f"{len(patch):,}"
         notes.append(f"the patch was cut at {max_chars:,} of {whole} characters: give a path, or raise max_chars")
     result = Diff(files=files[:MOST_FILES], patch=patch[:max_chars])
@@ -518,8 +636,8 @@ async def _diff(repository: Repository, what: list[str], path: str, context: int
 
 
 def _changed(text: str) -> tuple[list[ChangedFile], str]:
-    """What `--numstat --patch -z` wrote: an entry for each file, a zero byte, the patch."""
-    files: list[ChangedFile] = []
+    """What `--numstat --patch -z` wrote: an entry for each file (two for one in conflict), a zero byte, the patch."""
+    files: dict[str, ChangedFile] = {}
     while "\0" in text and not text.startswith("\0"):
         entry, _, text = text.partition("\0")
         added, deleted, path = entry.split("\t", 2)
@@ -529,8 +647,8 @@ def _changed(text: str) -> tuple[list[ChangedFile], str]:
             file["path"], _, text = text.partition("\0")
         if added != "-":
             file["added"], file["deleted"] = int(added), int(deleted)
-        files.append(file)
-    return files, text[1:] if text.startswith("\0") else ""
+        files[file["path"]] = file
+    return list(files.values()), text[1:] if text.startswith("\0") else ""
 
 
 # --- blame and read -------------------------------------------------------------------------------
@@ -580,7 +698,7 @@ async def blame(
         told = await repository.run(
             "blame", "--porcelain", "--no-textconv", f"-L{start},+{limit + 1}", *at, "--", repository.file(file)
         )
-    except SkillError as error:
+    except Refused as error:
         if "object name" in str(error):  # git quotes the line, which may be one of any file
             raise SkillError(f"git blame: {IGNORED} names a file that is no list of commits; {UNSET}") from None
         raise
@@ -588,10 +706,18 @@ async def blame(
         raise SkillError(f"the lines of {file} are too long for one answer; ask for fewer of them")
     parts = list(_blamed(told.text))
     result = Blame(path=file, parts=parts)
+    notes: list[str] = []
     if sum(len(part["lines"]) for part in parts) > limit:
         parts[-1]["lines"].pop()
         result["parts"] = [part for part in parts if part["lines"]]
-        result["note"] = f"lines follow: go on with start={start + limit}"
+        notes.append(f"lines follow: go on with start={start + limit}")
+    notes += _note_on_cut(line for part in parts for line in part["lines"])
+    for part in parts:
+        part["lines"] = [_shortened(line) for line in part["lines"]]
+    if repository.shallow and "\nboundary\n" in told.text:
+        notes.append(f"{SHALLOW}, so the lines of the oldest one may be older")
+    if notes:
+        result["note"] = "; ".join(notes)
     return result
 
 
@@ -603,7 +729,7 @@ async def _check_ignored_revisions(repository: Repository) -> None:
     """Refuse files of commits to ignore that git should not read. No other configuration takes their names back."""
     try:
         listed = await repository.run("config", "-z", "--type=path", "--get-all", IGNORED)
-    except SkillError:  # there are none
+    except Refused:  # there are none
         return
     for name in filter(None, listed.text.split("\0")):
         if not _is_small_file_in(repository.top, name):
@@ -635,7 +761,7 @@ def _blamed(text: str) -> Iterator[BlamedLines]:
                     yield _with_facts(part, before, known[before])
                 part, before = BlamedLines(start=int(found[2]), lines=[]), commit
         elif line.startswith("\t"):
-            part["lines"].append(line[1 : MOST_LINE_CHARS + 1].rstrip("\r"))
+            part["lines"].append(line[1:].rstrip("\r"))
         elif line:
             key, _, value = line.partition(" ")
             known[commit][key] = value
@@ -688,21 +814,29 @@ async def read(
     repository = await _repository(paths)
     commit = await repository.commit(revision)
     name = repository.file(file)
-    try:
-        told = await repository.run("cat-file", "blob", f"{commit}:{repository.prefix}{name}")
-    except SkillError as error:
-        raise SkillError(f"there is no file {file!r} at {revision}") from error
+    listed = (await repository.run("ls-tree", "-z", commit, "--", name)).text
+    kind, _, blob = listed.partition("\t")[0].rpartition(" ")
+    if name == "." or not kind.endswith(" blob"):
+        raise SkillError(f"there is no file {file!r} at {revision}")
+    told = await repository.run("cat-file", "blob", blob)
     if "\0" in told.text:
         raise SkillError(f"{file} is binary at {revision}")
     lines = told.text.removesuffix("\n").split("\n")
-    chosen = list(_bounded(line.rstrip("\r")[:MOST_LINE_CHARS] for line in lines[start - 1 :][:limit]))
+    if told.cut and len(lines) > 1:
+        lines.pop()  # a part of a line
+    wanted = [line.rstrip("\r") for line in lines[start - 1 :][:limit]]
+    chosen = list(_bounded(map(_shortened, wanted)))
     if not chosen and told.cut:
         raise SkillError(f"{file} is too large at {revision}: only its first {len(lines):,} lines can be read")
     if not chosen:
         raise SkillError(f"{file} has only {len(lines)} lines at {revision}")
     result = OldFile(path=file, commit=commit, start=start, end=start + len(chosen) - 1, text="\n".join(chosen))
+    notes = ["the file is a symbolic link: this is where it leads"] if kind.startswith("120000") else []
     if told.cut or len(lines) > result["end"]:
-        result["note"] = f"lines follow: go on with start={result['end'] + 1}"
+        notes.append(f"lines follow: go on with start={result['end'] + 1}")
+    notes += _note_on_cut(wanted[: len(chosen)])
+    if notes:
+        result["note"] = "; ".join(notes)
     return result
 
 

@@ -71,8 +71,9 @@ def hook() -> None:
 
 
 def patterns() -> re.Pattern[str]:
-    """What is in a line that is excluded with all that belongs to it."""
-    return re.compile("|".join(settings()["exclude"]))
+    """What is in a line that is excluded with all that belongs to it: also what only runs before this version of Python."""
+    versions = "|".join(str(minor) for minor in range(sys.version_info.minor + 1))
+    return re.compile("|".join([*settings()["exclude"], rf"# pragma: before 3\.({versions})$"]))
 
 
 def compiled(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import dataclasses
 import json
 import os
@@ -9,9 +10,9 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Final, Literal, NamedTuple, NotRequired, TypedDict
 
 import anyio
 from pydantic import Field
@@ -67,7 +68,7 @@ async def search(
     *,
     regex: bool = False,
     case: Case = "smart",
-    globs: Annotated[tuple[str, ...], Field(max_length=50)] = (),
+    globs: Annotated[tuple[Annotated[str, Field(max_length=1000)], ...], Field(max_length=50)] = (),
     context: Annotated[int, Field(ge=0, le=20)] = 0,
     max_results: Annotated[int, Field(ge=1, le=1000)] = 100,
 ) -> Matches:
@@ -146,6 +147,8 @@ def find(
     except ValueError as error:
         raise SkillError(str(error)) from error
     start = _existing(paths, path)
+    if not start.is_dir():
+        raise SkillError(f"{path!r} is a file; give the folder to look in, or read the file with text_read")
     walk = Walk(paths.project_root, start, globs, _ignored(settings), stop=lambda: ctx.cancelled)
     found: Iterable[FoundFile] = filter(None, map(_described, walk))
     if order == "newest":
@@ -166,7 +169,11 @@ def _described(file: File) -> FoundFile | None:
         stat = file.path.lstat()
     except OSError:  # gone in the meantime
         return None
-    return FoundFile(path=file.name, bytes=stat.st_size, modified=datetime.fromtimestamp(int(stat.st_mtime), UTC))
+    try:
+        modified = datetime.fromtimestamp(int(stat.st_mtime), UTC)
+    except (ValueError, OverflowError, OSError):  # a time that no clock shows
+        modified = datetime.max.replace(tzinfo=UTC)
+    return FoundFile(path=file.name, bytes=stat.st_size, modified=modified)
 
 
 # --- read -----------------------------------------------------------------------------------------
@@ -177,7 +184,7 @@ def read(
     file: str,
     paths: ConfigPaths,
     ctx: Context,
-    start: Annotated[int, Field(ge=-10_000)] = 1,
+    start: Annotated[int, Field(ge=-10_000, le=1_000_000_000_000)] = 1,
     limit: Annotated[int, Field(ge=1, le=5000)] = 500,
 ) -> Slice:
     """Read some lines of a text file of the project.
@@ -189,48 +196,77 @@ def read(
     """
     path = _existing(paths, file)
     try:
-        numbered = enumerate(_lines(path, ctx), 1)
-        wanted = deque(numbered, -start) if start < 0 else islice(numbered, max(start, 1) - 1, None)
+        lines = _lines(path, ctx)
+        wanted = deque(lines, -start) if start < 0 else islice(lines, max(start, 1) - 1, None)
         return _slice(file, list(_bounded(wanted, limit)), max(start, 1), limit)
     except Unreadable as reason:
         raise SkillError(f"{file} cannot be read as text: {reason}") from reason
 
 
-def _slice(file: str, lines: list[tuple[int, str]], start: int, limit: int) -> Slice:
+class Line(NamedTuple):
+    """A line: its number, its text, whether that is only its beginning, and whether all of it is UTF-8."""
+
+    number: int
+    text: str
+    cut: bool
+    utf8: bool
+
+
+def _slice(file: str, lines: list[Line], start: int, limit: int) -> Slice:
     """The lines as a result; one more than there should be says that lines follow."""
-    follows = len(lines) > limit or sum(len(line) for _, line in lines) > SLICE_CHARS
+    follows = len(lines) > limit or sum(len(line.text) for line in lines) > SLICE_CHARS
     if follows and len(lines) > 1:
         lines = lines[:-1]
     if not lines and start > 1:
         raise SkillError(f"{file} ends before line {start}; a negative start counts from its end")
-    first, last = (lines[0][0], lines[-1][0]) if lines else (1, 0)
-    result = Slice(path=file, start=first, end=last, text="\n".join(line for _, line in lines))
-    if follows:
-        result["note"] = f"lines follow: go on with start={last + 1}"
+    first, last = (lines[0].number, lines[-1].number) if lines else (1, 0)
+    result = Slice(path=file, start=first, end=last, text="\n".join(line.text for line in lines))
+    notes = [f"lines follow: go on with start={last + 1}"] if follows else []
+    if any(line.cut for line in lines):
+        notes.append(f"lines of more than {LINE_BYTES:,} bytes were cut, and end with …")
+    if not all(line.utf8 for line in lines):
+        notes.append("the file is not UTF-8: what could not be read is shown as \N{REPLACEMENT CHARACTER}")
+    if notes:
+        result["note"] = "; ".join(notes)
     return result
 
 
-def _bounded(lines: Iterable[tuple[int, str]], limit: int) -> Iterator[tuple[int, str]]:
+def _bounded(lines: Iterable[Line], limit: int) -> Iterator[Line]:
     """At most one line more than the limits let through, in number and in length."""
     chars = 0
-    for count, (number, line) in enumerate(lines):
-        yield number, line
-        chars += len(line)
-        if count == limit or chars > SLICE_CHARS:
+    for before, line in enumerate(lines):
+        yield line
+        chars += len(line.text)
+        if before == limit or chars > SLICE_CHARS:
             return
 
 
-def _lines(path: Path, ctx: Context) -> Iterator[str]:
+def _lines(path: Path, ctx: Context) -> Iterator[Line]:
     """The lines of a file that may be of any size; overlong ones are cut."""
     with os.fdopen(opened(path), "rb") as file:
-        if b"\0" in file.peek(BINARY_SAMPLE)[:BINARY_SAMPLE]:
+        sample = file.peek(BINARY_SAMPLE)[:BINARY_SAMPLE]
+        if b"\0" in sample:
             raise Unreadable("it is binary")
-        while (line := file.readline(LINE_BYTES)) and not ctx.cancelled:
-            whole = line.endswith(b"\n") or len(line) < LINE_BYTES
-            yield line.decode("utf-8", "replace").rstrip("\r\n") + ("" if whole else "…")
-            while not whole:
-                rest = file.readline(LINE_BYTES)
-                whole = rest.endswith(b"\n") or not rest
+        if sample.startswith(codecs.BOM_UTF8):
+            file.seek(len(codecs.BOM_UTF8))
+        most = LINE_BYTES + len("\r\n")
+        for number in count(1):
+            line = file.readline(most)
+            if not line or ctx.cancelled:
+                return
+            cut = len(line) == most and not line.endswith(b"\n")
+            yield Line(number, *_text(line[:LINE_BYTES] if cut else line, cut=cut))
+            while cut and (rest := file.readline(LINE_BYTES)) and not rest.endswith(b"\n") and not ctx.cancelled:
+                pass
+
+
+def _text(line: bytes, *, cut: bool) -> tuple[str, bool, bool]:
+    """The text of a line, and two facts about it. A character that is cut in two is left out."""
+    try:
+        text, utf8 = codecs.utf_8_decode(line, "strict", not cut)[0], True
+    except UnicodeDecodeError:
+        text, utf8 = codecs.utf_8_decode(line, "replace", not cut)[0], False
+    return (f"{text}…" if cut else text.rstrip("\r\n")), cut, utf8
 
 
 # --- shared ---------------------------------------------------------------------------------------

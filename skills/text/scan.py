@@ -136,6 +136,7 @@ class Walk:
     stop: Callable[[], bool] = lambda: False
     entries: int = 0
     unreadable: int = 0
+    too_deep: int = 0
 
     def __iter__(self) -> Iterator[File]:
         """The files. One that is named itself is given whatever the globs say."""
@@ -147,6 +148,8 @@ class Walk:
     def notes(self) -> list[str]:
         """What was not walked."""
         notes = [f"stopped after {MOST_ENTRIES:,} files and folders: give a narrower path"] if self._full else []
+        if self.too_deep:
+            notes.append(f"{self.too_deep} folders that lie deeper than {MOST_DEPTH} were left out")
         return notes + ([f"{self.unreadable} folders could not be opened"] if self.unreadable else [])
 
     @property
@@ -175,8 +178,10 @@ class Walk:
                 yield File(Path(entry), self._name(ways[0]))
 
     def _ignores(self, folder: os.DirEntry[str], way: Parts) -> bool:
-        too_deep = len(way) > MOST_DEPTH
-        return too_deep or folder.name in self.ignored or Path(folder, "pyvenv.cfg").exists()
+        if len(way) > MOST_DEPTH:
+            self.too_deep += 1
+            return True
+        return folder.name in self.ignored or Path(folder, "pyvenv.cfg").exists()
 
     def _listed(self, folder: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
         try:
@@ -206,16 +211,20 @@ def opened(path: Path) -> int:
     return descriptor
 
 
-def _load(path: Path, most_bytes: int) -> list[str]:
-    """The lines of a text file."""
+def _load(path: Path, most_bytes: int) -> tuple[list[str], bool]:
+    """The lines of a text file, and whether it is UTF-8."""
     with os.fdopen(opened(path), "rb") as file:
         data = file.read(most_bytes + 1)
     if len(data) > most_bytes:
         raise Unreadable("too large")
     if b"\0" in data[:BINARY_SAMPLE]:
         raise Unreadable("binary")
-    lines = data.decode("utf-8-sig", "replace").split("\n")  # not splitlines(): line numbers are those of an editor
-    return [line.removesuffix("\r") for line in (lines[:-1] if not lines[-1] else lines)]
+    try:
+        text, utf8 = data.decode("utf-8-sig"), True
+    except UnicodeDecodeError:
+        text, utf8 = data.decode("utf-8-sig", "replace"), False
+    lines = text.split("\n")  # not splitlines(): line numbers are those of an editor
+    return [line.removesuffix("\r") for line in (lines[:-1] if not lines[-1] else lines)], utf8
 
 
 @dataclass(kw_only=True)
@@ -254,7 +263,10 @@ class Hunt:
     matches: list[Match] = field(default_factory=list[Match])
     searched: int = 0
     too_large: int = 0
+    binary: int = 0
     refused: int = 0
+    not_utf8: int = 0
+    overlong: int = 0
     chars: int = 0
     now: str = ""
 
@@ -287,12 +299,15 @@ class Hunt:
 
     def _in_file(self, file: File, pattern: re.Pattern[str]) -> Iterator[Match]:
         try:
-            lines = _load(file.path, self.query.max_file_bytes)
+            lines, utf8 = _load(file.path, self.query.max_file_bytes)
         except Unreadable as reason:
             self.too_large += str(reason) == "too large"
+            self.binary += str(reason) == "binary"
             self.refused += str(reason) not in ("too large", "binary")
             return
         self.searched += 1
+        self.not_utf8 += not utf8
+        self.overlong += any(len(line) > MATCHED_CHARS for line in lines)
         for index, line in enumerate(lines):
             if found := pattern.search(line[:MATCHED_CHARS]):
                 yield self._match(file.name, lines, index, found.start())
@@ -309,6 +324,14 @@ class Hunt:
         notes += self.walk.notes
         if self.too_large:
             notes.append(f"{self.too_large} files of more than {self.query.max_file_bytes:,} bytes were left out")
+        if self.binary and not self.walk.start.is_dir():  # in a folder there are always some
+            notes.append("the file is binary, or not UTF-8, and was left out")
+        if self.not_utf8 and not self.query.pattern.isascii():
+            notes.append(f"{self.not_utf8} files are not UTF-8: only ASCII is found in them")
+        if self.overlong:
+            notes.append(
+                f"{self.overlong} files have long lines, of which only the first {MATCHED_CHARS:,} characters were searched"
+            )
         if self.refused:
             notes.append(f"{self.refused} files could not be read")
         result = Matches(matches=self.matches, files_searched=self.searched)

@@ -330,6 +330,8 @@ async def test_page_without_content_is_an_empty_text(online: Any, web: Web, page
         (b'<meta charset="windows-1252">\xe9', "text/html", "é"),
         (b"<meta http-equiv=x content='text/html; charset=koi8-r'>\xc1", "text/html", "а"),
         (b"\xff", "text/plain; charset=no-such-thing", "\ufffd"),
+        (b'<meta charset="utf-16">plain', "text/html", "plain"),
+        ('<?xml version="1.0" encoding="ISO-8859-1"?><p>é'.encode("latin-1"), "application/xhtml+xml", "é"),
         (b"abc-", "text/plain; charset=punycode", "abc-"),
         (b"YQ==", "text/plain; charset=base64", "YQ=="),
         (b'{"a": 1}', "application/vnd.api+json", '{"a": 1}'),
@@ -752,10 +754,14 @@ async def test_server_that_says_when_is_not_asked_before(online: Any, web: Web, 
 
 
 @pytest.mark.parametrize(
-    "value, seconds", [("", 0), ("soon", 0), ("-5", 0), ("Mon, 01 Jan 2001 00:00:00 GMT", 0), ("7", 7)]
+    "value, seconds",
+    [
+        *[("", 0), ("soon", 0), ("-5", 0), ("Mon, 01 Jan 2001 00:00:00 GMT", 0), ("7", 7), ("\N{SUPERSCRIPT TWO}", 0)],
+        *[("9" * 400, 31_536_000), ("Fri, 31 Dec 9999 23:59:59 GMT", 31_536_000)],
+    ],
 )
 def test_retry_after_is_read(fetch_module: ModuleType, value: str, seconds: float):
-    """Seconds or a date; anything else is not there."""
+    """Seconds or a date, a year at most; anything else is not there."""
     assert seconds == fetch_module._seconds(value)
 
 
@@ -802,7 +808,13 @@ async def test_server_that_is_down_is_retryable(online: Any):
 
 @pytest.mark.parametrize(
     "said, kind",
-    [(b"hello\r\n\r\n", "retryable"), (b"HTTP/1.0 200 OK\r\n" + b"a: b\r\n" * 200, "failed"), (b"", "retryable")],
+    [
+        (b"hello\r\n\r\n", "retryable"),
+        (b"HTTP/1.0 200 OK\r\n" + b"a: b\r\n" * 200, "failed"),
+        (b"", "retryable"),
+        (b"x" * 60_000 + b"\r\n", "retryable"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\nhello\r\n0\r\n\r\n", "failed"),
+    ],
 )
 async def test_server_that_speaks_something_else(online: Any, said: bytes, kind: str):
     """Nonsense is a failure with a reason, whatever it is."""
@@ -827,6 +839,7 @@ async def test_server_that_speaks_something_else(online: Any, said: bytes, kind:
 
     assert kind == outcome.kind
     assert "did not answer" in outcome.text
+    assert len(outcome.text) < 1000
 
 
 Script = Callable[[socket.socket, threading.Event], None]
@@ -1054,3 +1067,52 @@ async def test_certificates_are_checked(online: Any, certificate: Path, monkeypa
     finally:
         server.shutdown()
         server.server_close()
+
+
+# --- nothing is endless, or left out without a word -----------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "reply, fails",
+    [
+        (Reply(f"<title>{'t' * 1_000_000}</title>", "text/html"), False),
+        (Reply("text", f"text/{'t' * 60_000}"), False),
+        (Reply("data", f"image/{'t' * 60_000}"), True),
+    ],
+)
+async def test_words_of_a_server_are_bounded(online: Any, web: Web, reply: Reply, fails: bool):
+    web.replies["/"] = reply
+    async with online() as opened:
+        outcome = await opened.call("fetch.get", url=web.base)
+    assert fails == (not outcome.ok)
+    assert len(outcome.payload()["content"][0]["text"]) < 2000
+
+
+async def test_redirect_to_an_address_in_utf8_is_followed(online: Any, web: Web):
+    """Servers send it as it is, and not in percents."""
+    web.replies["/"] = Reply(status=302, headers={"Location": "/café".encode().decode("latin-1")})
+    web.replies["/caf%C3%A9"] = Reply("found")
+    async with online() as opened:
+        assert "found" == (await opened.ok("fetch.get", url=web.base))["text"]
+
+
+@pytest.mark.parametrize(
+    "reply, note",
+    [
+        (Reply("é".encode("latin-1"), "text/html; charset=utf-8"), "the page is not utf-8 throughout"),
+        (Reply("<script>all()</script><noscript>Turn it on</noscript>", "text/html"), "no text outside of scripts"),
+        (Reply("<frameset><frame src=a></frameset>", "text/html"), "no text outside of scripts"),
+        (Reply("a part", status=206), "only the first 6 bytes of the page were read"),
+    ],
+)
+async def test_what_a_page_does_not_show_is_noted(online: Any, web: Web, reply: Reply, note: str):
+    web.replies["/"] = reply
+    async with online() as opened:
+        assert note in (await opened.ok("fetch.get", url=web.base))["note"]
+
+
+async def test_page_that_is_cut_within_a_character_is_fine(online: Any, web: Web):
+    web.replies["/"] = Reply("é" * 1000, "text/plain; charset=utf-8")
+    async with online(fetch__max_bytes=101) as opened:
+        page = await opened.ok("fetch.get", url=web.base)
+    assert ("é" * 50, "only the first 101 bytes of the page were read") == (page["text"], page["note"])

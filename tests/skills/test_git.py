@@ -904,3 +904,181 @@ async def test_child_of_git_that_holds_the_pipe_delays_nothing(
     (tmp_path / "pipe").write_text("over\n")
 
     assert output.cut
+
+
+# --- what is missing, and what is odd -------------------------------------------------------------
+
+
+async def test_shallow_clone_says_what_it_lacks(project: Any, root: Path, git: Git, commit: Any):
+    """Its oldest commit looks like the first one, and like the author of all that is older."""
+    for number in range(1, 4):
+        commit(f"c{number}", a="".join(f"{line}\n" for line in range(number)))
+    clone = root.parent / "clone"
+    run_git(root.parent, "clone", "-q", "--depth=2", root.as_uri(), str(clone))
+    async with project(clone) as opened:
+        noted = [
+            await opened.ok("git.log"),
+            await opened.ok("git.show", revision="HEAD~1"),
+            await opened.ok("git.blame", file="a"),
+        ]
+        first = await opened.ok("git.log", max_count=1)
+        newest = await opened.ok("git.show")
+        assert "this is a shallow clone" in await opened.failed("git.show", revision="HEAD~2")
+    assert all("this is a shallow clone without older commits" in result["note"] for result in noted)
+    assert "older commits follow: go on with skip=1" == first["note"]
+    assert "note" not in newest
+
+
+async def test_partial_clone_says_what_it_lacks(project: Any, root: Path, git: Git, commit: Any):
+    """It is not fetched, and a file that is missing here is not one that the commit lacks."""
+    commit("one", a="1\n")
+    git("config", "uploadpack.allowFilter", "true")
+    clone = root.parent / "clone"
+    run_git(root.parent, "clone", "-q", "--filter=blob:none", "--no-checkout", root.as_uri(), str(clone))
+    async with project(clone) as opened:
+        for command, arguments in (("read", {"file": "a", "revision": "HEAD"}), ("show", {})):
+            assert "this is a partial clone" in await opened.failed(f"git.{command}", **arguments)
+
+
+async def test_link_is_a_file_of_its_own(project: Any, root: Path, git: Git, commit: Any):
+    """What was a file and became a link is told of under its name, and not what the link leads to now."""
+    first = commit("file", a="mine\n", b="other\n")
+    (root / "a").unlink()
+    (root / "a").symlink_to("b")
+    commit("link")
+    async with project() as opened:
+        before = await opened.ok("git.read", file="a", revision=first)
+        now = await opened.ok("git.read", file="a", revision="HEAD")
+        log = await opened.ok("git.log", path="a")
+        diff = await opened.ok("git.diff", revision=f"{first}..", path="a")
+    assert "mine" == before["text"]
+    assert ("b", "the file is a symbolic link: this is where it leads") == (now["text"], now["note"])
+    assert ["link", "file"] == [each["subject"] for each in log["commits"]]
+    assert "-mine" in diff["patch"]
+
+
+async def test_diff_shows_files_in_conflict(project: Any, root: Path, git: Git, commit: Any):
+    """With the marks, compared with our side; also beside other changes, and as a list alone."""
+    commit("one", a="1\n", b="1\n")
+    git("checkout", "-q", "-b", "other")
+    commit("theirs", a="2\n")
+    git("checkout", "-q", "main")
+    commit("ours", a="3\n")
+    git("merge", "other")
+    (root / "b").write_text("more\n")
+    async with project() as opened:
+        result = await opened.ok("git.diff")
+        only = await opened.ok("git.diff", path="a")
+        files = await opened.ok("git.diff", max_chars=0)
+    conflict, changed = {"path": "a", "added": 4, "deleted": 0}, {"path": "b", "added": 1, "deleted": 1}
+    assert [conflict, changed] == result["files"] == files["files"]
+    assert "" == files["patch"]
+    assert [conflict] == only["files"]
+    assert "* Unmerged path a\n" in only["patch"]
+    assert "+<<<<<<< HEAD\n 3\n" in only["patch"]
+
+
+async def test_configuration_too_large_to_look_through_is_refused(
+    project: Any, root: Path, git: Git, commit: Any, git_module: ModuleType
+):
+    """A filter may hide behind megabytes of it, and too many of them cannot be switched off. Nothing of it is run."""
+    commit("one", **{".gitattributes": "* filter=evil\n", "a": "1\n"})
+    (root / "a").write_text("2\n")
+    plain = (root / ".git/config").read_text()
+    run = f'[filter "evil"]\n\tclean = touch {root.parent}/ran; cat\n'
+    name = "x" * 60
+    padding = "".join(f'[x "{name}{number}"]\n\ty = 1\n' for number in range(git_module.MOST_BYTES // 60))
+    many = "".join(f'[filter "{number}"]\n\tclean = cat\n' for number in range(git_module.MOST_FILTERS + 1))
+    long = f'[filter "{"x" * 200_000}"]\n\tclean = cat\n'
+    async with project() as opened:
+        for more, told in ((padding, "is too large"), (many, "is too large"), (long, "git cannot be started")):
+            (root / ".git/config").write_text(plain + more + run)
+            for command in ("status", "diff"):
+                assert told in await opened.failed(f"git.{command}")
+    assert not (root.parent / "ran").exists()
+
+
+async def test_log_says_how_a_date_was_read(project: Any, commit: Any):
+    """Git takes any text for a date, and adds the time of now to a date."""
+    at = {"GIT_COMMITTER_DATE": "2024-05-31T00:00:01"}
+    commit("one", _environment=at)
+    async with project() as opened:
+        day = await opened.ok("git.log", since="2024-05-31")
+        weeks = await opened.ok("git.log", since="1 week ago")
+        any_text = await opened.ok("git.log", until="the last sprint")
+        wrong = await opened.ok("git.log", since="2024-13-45")
+    assert (["one"], False) == ([each["subject"] for each in day["commits"]], "note" in day)
+    assert "since '1 week ago' was read as 20" in weeks["note"]
+    assert "until 'the last sprint' was read as 20" in any_text["note"]
+    assert "since '2024-13-45' was read as 20" in wrong["note"]
+
+
+@pytest.mark.parametrize("argument", ["author", "message", "since", "until"])
+@pytest.mark.parametrize("text", ["a\0b", "a\nb"])
+async def test_log_takes_texts_of_one_line(project: Any, commit: Any, argument: str, text: str):
+    """To git, each line would be a text of its own."""
+    commit("a")
+    async with project() as opened:
+        assert f"{argument} has a line break" in await opened.failed("git.log", **{argument: text})
+        assert "input" == (await opened.call("git.log", skip=2**31)).kind
+
+
+async def test_nothing_to_tell_of_a_path_has_a_reason(project: Any, root: Path, git: Git, commit: Any):
+    """A name that is misspelt, or a file of a submodule, whose repository is another one."""
+    commit("one", a="1\n")
+    run_git(root, "clone", "-q", root.as_uri(), "sub")
+    git("add", "sub")
+    commit("two")
+    (root / "sub/a").write_text("changed\n")
+    async with project() as opened:
+        for command in ("status", "log", "diff"):
+            assert "there is no 'b' in the project now" == (await opened.ok(f"git.{command}", path="b"))["note"]
+            result = await opened.ok(f"git.{command}", path="sub/a")
+            assert "sub is a repository of its own, and is not looked into" == result["note"]
+        assert "note" not in await opened.ok("git.status", path="a")
+        assert "there is no file 'sub' at HEAD" == await opened.failed("git.read", file="sub", revision="HEAD")
+
+
+async def test_histories_without_a_common_commit_say_so(project: Any, git: Git, commit: Any):
+    commit("one", a="1\n")
+    git("checkout", "-q", "--orphan", "other")
+    commit("two", a="2\n")
+    async with project() as opened:
+        assert "main and HEAD have no commit in common" == await opened.failed("git.diff", revision="main...")
+
+
+async def test_long_lines_are_marked_where_they_are_cut(project: Any, commit: Any):
+    commit("one", a="x" * 5000 + "\nshort\n")
+    async with project() as opened:
+        read = await opened.ok("git.read", file="a", revision="HEAD")
+        blame = await opened.ok("git.blame", file="a")
+    lines = ["x" * 999 + "…", "short"]
+    assert (lines, lines) == (read["text"].split("\n"), blame["parts"][0]["lines"])
+    assert read["note"] == blame["note"] == "lines that end with … were cut"
+
+
+async def test_repository_of_another_user_says_how_to_allow_it(project: Any, root: Path, git: Git, commit: Any):
+    commit("one")
+    try:
+        for path in (root, root / ".git"):
+            os.chown(path, 12345, -1)
+    except PermissionError:
+        pytest.skip("only root can give files away")
+    async with project() as opened:
+        assert f"git config --global --add safe.directory {root}" in await opened.failed("git.status")
+
+
+async def test_bare_repository_is_named(project: Any, root: Path, git: Git, commit: Any):
+    commit("one")
+    async with project(root / ".git") as opened:
+        assert "is a bare repository, which has no files" in await opened.failed("git.log")
+
+
+async def test_program_that_git_lfs_would_run_is_refused(project: Any, root: Path, git: Git, commit: Any):
+    """The filter of Git LFS is the user's, and its extensions may be those of the repository."""
+    commit("one", a="1\n")
+    git("config", "lfs.extension.evil.clean", "./evil.sh")
+    async with project() as opened:
+        for command in ("status", "diff", "log"):
+            told = await opened.failed(f"git.{command}")
+            assert "git config --unset-all lfs.extension.evil.clean" in told

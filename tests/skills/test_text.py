@@ -274,7 +274,10 @@ async def test_walk_is_bounded(scan_module: ModuleType, root: Path, monkeypatch:
     write(root, e="", f="")
     walk = scan_module.Walk(root, root, scan_module.Globs([]))
     assert ["d"] == [file.name for file in walk]
-    assert ["stopped after 4 files and folders: give a narrower path"] == walk.notes
+    assert [
+        "stopped after 4 files and folders: give a narrower path",
+        "1 folders that lie deeper than 1 were left out",
+    ] == walk.notes
 
 
 def test_scanner_answers_as_a_program(
@@ -435,3 +438,57 @@ async def test_commands_compose_by_raw(text_module: ModuleType, root: Path):
 
     with pytest.raises(SkillError, match="there is no 'x'"):
         text_module.read.raw("x", paths, None)
+
+
+# --- nothing is left out without a word -----------------------------------------------------------
+
+
+async def test_what_a_search_cannot_see_is_noted(project: Any, root: Path):
+    """The end of an overlong line, text that is not UTF-8, and a file that is named and not text."""
+    write(root, long="a" * 20_000 + "needle\n")
+    (root / "latin").write_bytes("caf\xe9\n".encode("latin-1"))
+    (root / "wide").write_bytes("needle\n".encode("utf-16"))
+    async with project() as opened:
+        found = await opened.ok("text.search", pattern="needle")
+        accents = await opened.ok("text.search", pattern="café", path="latin")
+        binary = await opened.ok("text.search", pattern="needle", path="wide")
+    assert "1 files have long lines, of which only the first 10,000 characters were searched" == found["note"]
+    assert "1 files are not UTF-8: only ASCII is found in them" == accents["note"]
+    assert (0, "the file is binary, or not UTF-8, and was left out") == (binary["files_searched"], binary["note"])
+
+
+async def test_lines_are_read_as_they_are(project: Any, root: Path):
+    """Without the mark of a beginning; cut only where they are too long, and between characters; what is no UTF-8 is noted."""
+    (root / "a").write_bytes(b"\xef\xbb\xbf" + b"x" * 4000 + b"\r\n" + "ä".encode() * 2001 + b"\nend")
+    (root / "b").write_bytes(b"caf\xe9\n")
+    (root / "c").write_bytes("\n".join(["x" + "ä" * 3000] * 2).encode())
+    async with project() as opened:
+        plain = await opened.ok("text.read", file="a", limit=1)
+        cut = await opened.ok("text.read", file="a", start=2)
+        latin = await opened.ok("text.read", file="b")
+        middle = await opened.ok("text.read", file="c")
+        assert "input" == (await opened.call("text.read", file="a", start=2**70)).kind
+    note = "lines of more than 4,000 bytes were cut, and end with …"
+    assert ("x" * 4000, "lines follow: go on with start=2") == (plain["text"], plain["note"])
+    assert ("ä" * 2000 + "…\nend", note) == (cut["text"], cut["note"])
+    assert "caf\ufffd" == latin["text"]
+    assert "the file is not UTF-8" in latin["note"]
+    assert ("\n".join(["x" + "ä" * 1999 + "…"] * 2), note) == (middle["text"], middle["note"])
+
+
+async def test_files_are_found_in_folders_only(project: Any, root: Path):
+    """A file does not fit a glob because it was named."""
+    write(root, **{"a.md": ""})
+    async with project() as opened:
+        assert "'a.md' is a file; give the folder" in await opened.failed("text.find", glob="*.py", path="a.md")
+
+
+def test_time_that_no_clock_shows_hides_no_file(text_module: ModuleType, scan_module: ModuleType, root: Path):
+    write(root, a="")
+
+    class Odd(type(root)):
+        def lstat(self) -> Any:
+            return os.stat_result([*super().lstat()[:8], 1 << 50, 0])
+
+    found = text_module._described(scan_module.File(Odd(root / "a"), "a"))
+    assert (9999, "a") == (found["modified"].year, found["path"])

@@ -253,3 +253,10 @@ def test_nothing_measured_is_no_success(tmp_path: Path):
     (tmp_path / "sources").mkdir()
     statements.begin(tmp_path / "measurement", tmp_path / "sources")
     assert 1 == statements.report(tmp_path / "measurement", tmp_path / "sources", EVERYTHING)
+
+
+def test_what_only_older_pythons_run_is_not_asked_for():
+    """The gate holds on each supported Python."""
+    minor = sys.version_info.minor
+    source = f"def old():  # pragma: before 3.{minor}\n    a()\n\ndef new():  # pragma: before 3.{minor + 1}\n    b()\n"
+    assert [4, 5] == sorted(statements.compiled(source, "m.py", statements.patterns())[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -268,3 +269,107 @@ def test_call_of_a_command_that_ends_its_process_is_answered(project: Path) -> N
     code, _, told = prowess(project, "call", "leaves.go")
     assert 1 == code
     assert "exit code 9" in told
+
+
+@pytest.mark.parametrize(
+    ("missing", "words", "code"),
+    [
+        ("cryptography", ["approve", "--new-key", "approve.key"], 2),
+        ("nats", ["status", "--set", "cluster.url=nats://127.0.0.1:1"], 2),
+        ("nats", ["agent", "--join", "nats://127.0.0.1:1"], 2),
+        ("nats", ["logs", "--cluster"], 2),
+        ("nats", ["doctor", "--no-try", "--set", "cluster.url=nats://127.0.0.1:1"], 1),
+    ],
+)
+def test_missing_extra_is_named(project: Path, missing: str, words: list[str], code: int) -> None:
+    """A library that only an extra installs: with the line that installs it, and without a traceback."""
+    program = f"""
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name == {missing!r}:
+            raise ModuleNotFoundError(name, name=name)
+
+sys.meta_path.insert(0, Missing())
+from prowess_host.cli.main import main
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=project,
+        timeout=PATIENCE,
+    )
+    assert code == done.returncode
+    said = done.stdout + done.stderr
+    assert f"{missing}, which is not installed" in said or f"{missing} is not installed" in said
+    assert "pip install 'prowess[cluster]'" in said
+    assert "Traceback" not in said
+    assert ("doctor" in words) == ("0 warnings" in said)
+
+
+def started(project: Path, line: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """A line of a shell, in which `$PROWESS` is the command line as a process of its own."""
+    variables = {**os.environ, "PROWESS": f"{sys.executable} -m prowess_host", **environ}
+    return subprocess.run(
+        ["sh", "-c", line],
+        check=False,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        cwd=project,
+        env=variables,
+        timeout=PATIENCE,
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "shown", "said"),
+    [
+        ("$PROWESS call tools.echo text=hi <&-", 0, "hi\n", ""),
+        ("$PROWESS call tools.echo - <&-", 2, "", "the input must be JSON"),
+        ("$PROWESS invoke <&-", 0, "", ""),
+        ("$PROWESS list >&-", 0, "", ""),
+        ("$PROWESS doctor --no-try >&-", 0, "", ""),
+        ("$PROWESS call tools.fail 2>&-", 1, "", ""),
+        ("$PROWESS list <&- >&- 2>&-", 0, "", ""),
+    ],
+)
+def test_standard_streams_may_be_closed(project: Path, line: str, code: int, shown: str, said: str) -> None:
+    """As some programs close them that start others."""
+    done = started(project, line)
+    assert (code, shown) == (done.returncode, done.stdout)
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "iso8859-1"])
+def test_characters_that_the_output_lacks_are_escapes(project: Path, encoding: str) -> None:
+    """JSON stays JSON, and nothing ends with a traceback."""
+    line = "$PROWESS call tools.echo text=日😀 --json; $PROWESS doctor --no-try; $PROWESS logs"
+    done = started(project, line, PYTHONIOENCODING=encoding)
+    assert "" == done.stderr
+    result, end = json.JSONDecoder().raw_decode(done.stdout)
+    assert "日😀" == result["content"][0]["text"]
+    assert "\\u2713 Python" in done.stdout[end:]
+
+
+def test_folder_whose_name_is_not_text_is_shown_with_escapes(project: Path) -> None:
+    folder = project / os.fsdecode(b"caf\xe9") / "skills"
+    try:
+        folder.mkdir(parents=True)
+    except OSError:
+        pytest.skip("the file system takes text only")
+    done = started(project, "$PROWESS doctor --no-try --project \"$(printf 'caf\\351')\"")
+    assert "caf\\udce9" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no full disk at hand")
+def test_output_that_cannot_be_written_is_no_fault_of_the_files(project: Path) -> None:
+    done = started(project, "$PROWESS new orders >/dev/full", PYTHONUNBUFFERED="1")
+    assert (2, "None" in done.stderr) == (done.returncode, False)
+    assert "the output: No space left on device" in done.stderr

@@ -226,6 +226,23 @@ def test_all_means_the_clients_that_are_found(project: Path, capsys: pytest.Capt
     assert {".junie/mcp/mcp.json", ".zed/settings.json", "skills/talk.py"} == files_in(project)
 
 
+def test_without_a_name_disconnect_shows_where_the_project_is_connected(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whether that client is found on this machine or not; and a name that no server has is named."""
+    (project.parent / ".config/zed").mkdir(parents=True)
+    run(["connect", "claude-code", "--no-try"])
+    capsys.readouterr()
+
+    assert 2 == run(["disconnect"])
+    assert (
+        capsys.readouterr().err
+        == "prowess: name a client. Connected:\n  prowess disconnect claude-code   Claude Code\n"
+    )
+    assert 0 == run(["disconnect", "claude-code", "--name", "other"])
+    assert f"no file of Claude Code contains {project} as 'other'" in capsys.readouterr().out
+
+
 def test_only_one_server_is_disconnected_by_its_name(project: Path) -> None:
     run(["connect", "cursor", "--no-try"])
     run(["connect", "cursor", "--no-try", "--name", "second"])

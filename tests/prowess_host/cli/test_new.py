@@ -136,3 +136,19 @@ def test_skill_goes_where_the_settings_say(empty: Path, monkeypatch: pytest.Monk
     assert 0 == run(["new", "hello"])
     assert (empty / "mine/hello.py").is_file()
     assert "mine/hello.py" in (empty / "tests/test_hello.py").read_text("utf-8")
+
+
+def test_empty_name_is_refused(empty: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As of a variable that is not set: it is not the name of the first skill."""
+    assert 0 == run(["new", "--project"])
+    assert 2 == run(["new", ""])
+    assert "the name '' must be lower-case letters" in capsys.readouterr().err
+    for words in (["new", "--project", ""], ["list", "--project", ""], ["check", "--project", ""]):
+        assert 2 == run(words)
+        assert "--project '' names no folder" in capsys.readouterr().err
+
+
+def test_next_steps_can_be_typed_as_they_stand(empty: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also if the name of the folder has a space."""
+    assert 0 == run(["new", "--project", "my tools"])
+    assert "  cd 'my tools'\n" in capsys.readouterr().out

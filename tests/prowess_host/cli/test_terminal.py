@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pytest
+import shell
+from on_a_terminal import on_a_terminal
 
 from prowess_host.cli.terminal import Style, has_colours, table, width
 
@@ -71,3 +74,36 @@ def test_looks_do_not_change_the_columns() -> None:
     header, body = table(rows, 80, looks=(("bold",), ()), style=Style(colours=True))
     assert "\x1b[2mA    B\x1b[0m" == header
     assert "\x1b[1mone\x1b[0m  x" == body
+
+
+TOUCHY = """
+from prowess import skill_command
+
+@skill_command(destructive=True)
+def erase(name: str) -> str:
+    return name
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "prompt", "key", "code"),
+    [
+        ("invoke", "waiting for requests on stdin", "\x03", 130),
+        ("invoke", "waiting for requests on stdin", "\x04", 0),
+        ("call touchy.erase -", "waiting for the arguments as a JSON object on stdin", "\x03", 130),
+        ("call touchy.erase -", "waiting for the arguments as a JSON object on stdin", '{"name": "x"}\n\x04', 0),
+        ("replay last", "Run it again with", "\x03", 130),
+        ("replay last", "Run it again with", "\x04", 130),
+    ],
+)
+def test_what_waits_for_a_person_ends_at_a_key(tmp_path: Path, words: str, prompt: str, key: str, code: int) -> None:
+    """Ctrl-C at once, Ctrl-D as the end of the input; and what it waits for is said."""
+    (tmp_path / "skills").mkdir()
+    (tmp_path / "skills/touchy.py").write_text(TOUCHY)
+    if words.startswith("replay"):
+        assert 0 == shell.prowess("call", "touchy.erase", "name=x", cwd=tmp_path).returncode
+    with on_a_terminal(*words.split(), cwd=tmp_path) as terminal:
+        terminal.wait_for(prompt)
+        terminal.type(key)
+        assert code == terminal.finish(), terminal.seen
+    assert "Traceback" not in terminal.seen

@@ -14,7 +14,7 @@ from typing import Any
 __all__ = ["mend"]
 
 
-def mend() -> None:
+def mend() -> None:  # pragma: before 3.13
     """Take the fix of Python 3.13. Call it once."""
     if sys.version_info >= (3, 13):  # pragma: no cover - there is nothing to mend
         return

@@ -521,7 +521,7 @@ def _reason(error: Exception) -> str:
     return line.partition(". Set `arbitrary_types_allowed")[0].replace("core_schema.", "").rstrip(".")
 
 
-def _adopt_typed_dicts(annotation: Any, names: dict[str, Any]) -> None:
+def _adopt_typed_dicts(annotation: Any, names: dict[str, Any]) -> None:  # pragma: before 3.12
     """Let pydantic accept `typing.TypedDict` on Python 3.11, where it asks for that of `typing_extensions`.
 
     This does not reach into pydantic models, which pydantic compiles when they are defined.
@@ -530,7 +530,7 @@ def _adopt_typed_dicts(annotation: Any, names: dict[str, Any]) -> None:
         _adopt(annotation, names, set())
 
 
-def _adopt(annotation: Any, names: dict[str, Any], seen: set[int]) -> None:
+def _adopt(annotation: Any, names: dict[str, Any], seen: set[int]) -> None:  # pragma: before 3.12
     for item in get_args(annotation):
         _adopt(item, names, seen)
     if id(annotation) in seen or not _has_typed_fields(annotation):
@@ -543,7 +543,7 @@ def _adopt(annotation: Any, names: dict[str, Any], seen: set[int]) -> None:
         _teach(annotation, hints)
 
 
-def _has_typed_fields(annotation: Any) -> bool:
+def _has_typed_fields(annotation: Any) -> bool:  # pragma: before 3.12
     if typing_extensions.is_typeddict(annotation) or dataclasses.is_dataclass(annotation):
         return True
     return isinstance(annotation, type) and hasattr(annotation, "_fields")
@@ -552,11 +552,11 @@ def _has_typed_fields(annotation: Any) -> bool:
 def _hints(holder: Any, names: dict[str, Any]) -> dict[str, Any]:
     try:
         return typing.get_type_hints(holder, localns=names, include_extras=True)
-    except Exception:  # noqa: BLE001 - pydantic meets the same error and explains it better
+    except Exception:  # noqa: BLE001 - pydantic meets the same error and explains it better # pragma: before 3.12
         return {}
 
 
-def _teach(typed_dict: Any, hints: dict[str, Any]) -> None:
+def _teach(typed_dict: Any, hints: dict[str, Any]) -> None:  # pragma: before 3.12
     """Make pydantic use a `typing_extensions` copy of a `typing.TypedDict`.
 
     There is one copy of each, so that a recursive TypedDict ends at a class that is known already.
@@ -578,7 +578,7 @@ def _teach(typed_dict: Any, hints: dict[str, Any]) -> None:
     typed_dict.__get_pydantic_core_schema__ = schema
 
 
-def _optional(hint: Any) -> Any:
+def _optional(hint: Any) -> Any:  # pragma: before 3.12
     """The hint of an optional key, unless the hint itself says `Required` or `NotRequired`."""
     qualified = typing.get_origin(hint) in (typing_extensions.Required, typing_extensions.NotRequired)
     return hint if qualified else typing_extensions.NotRequired[hint]

@@ -13,7 +13,7 @@ __all__ = ["start"]
 _Step = tuple[Callable[..., object], contextvars.Context]
 
 
-def start(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, None]) -> None:
+def start(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, None]) -> None:  # pragma: before 3.12
     """Start a task in a callback of its loop. Most calls never wait: they are over when this returns."""
     if sys.version_info >= (3, 12):  # pragma: no cover - measured on 3.11
         asyncio.Task(coroutine, loop=loop, eager_start=True)

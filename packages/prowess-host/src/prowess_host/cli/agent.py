@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import click
 
-from prowess.errors import ProwessError, extra_command
+from prowess.errors import ProwessError
 from prowess.logs import log_to_stderr
 from prowess.settings.layers import PREFIX
 from prowess.settings.paths import ConfigPaths
@@ -29,7 +29,6 @@ Examples:
 _CACHE = f"{PREFIX}CACHE_DIR"
 _PATIENCE = 2.0
 """Seconds after which an agent says that it cannot reach its engine."""
-_MISSING = "prowess agent needs {name}, which is not installed: {install}"
 
 
 @click.command("agent", epilog=_EPILOG)
@@ -49,11 +48,6 @@ def command(where: ProjectOptions, *, join: str | None, labels: str | None, slot
     settings = settings_of(ProjectOptions(where.project, (*where.set, *given)))
     if locked and not settings.own.agent.keys:
         raise ProwessError("--locked needs the public keys that may approve code: set agent.keys")
-    try:
-        import nats
-    except ModuleNotFoundError as error:
-        raise ProwessError(_MISSING.format(name=error.name, install=extra_command("prowess[cluster]"))) from None
-    del nats
     if locked:
         _check_keys(settings.own.agent.keys)
     log_to_stderr()

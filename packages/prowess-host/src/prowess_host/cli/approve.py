@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from prowess.errors import ProwessError, extra_command
+from prowess.errors import ProwessError
 from prowess_host.cli.exit_codes import DONE
 from prowess_host.cli.options import ProjectOptions, project_options
 from prowess_host.cli.projects import opened
@@ -29,12 +29,8 @@ Examples:
 )
 def command(where: ProjectOptions, *, key: Path | None, new_key: Path | None) -> int:
     """Sign the code of a project, so that agents with --locked run it. Writes prowess.approved; commit that file."""
-    try:
-        from prowess_host.cluster import code
-    except ModuleNotFoundError as error:
-        raise ProwessError(
-            f"prowess approve needs {error.name}, which is not installed: {extra_command('prowess[cluster]')}"
-        ) from None
+    from prowess_host.cluster import code
+
     if new_key is not None:
         private, public = code.new_key()
         try:

@@ -23,7 +23,7 @@ from prowess_host.cli.parameters import as_object, example_of, read_arguments
 from prowess_host.cli.progress import LiveCall
 from prowess_host.cli.projects import catalog_of, opened, unknown_command
 from prowess_host.cli.results import Files, show_result
-from prowess_host.cli.terminal import Style, complain
+from prowess_host.cli.terminal import Style, complain, interruptible
 from prowess_host.direct_calls import Audience
 from prowess_host.project import Project
 from prowess_host.protocol.kinds import as_content
@@ -158,7 +158,14 @@ def _arguments(options: _Options, contract: Contract) -> JsonObject:
         words = (options.as_json, *words)
     elif options.as_json:
         given = as_object(options.as_json, "--json")
-    return {**given, **read_arguments(words, contract, sys.stdin.read)}
+    return {**given, **read_arguments(words, contract, _input)}
+
+
+def _input() -> str:
+    if sys.stdin.isatty():
+        complain("waiting for the arguments as a JSON object on stdin (Ctrl-D ends it)")
+    with interruptible():
+        return sys.stdin.read()
 
 
 def _audience(live: LiveCall, options: _Options) -> Audience:

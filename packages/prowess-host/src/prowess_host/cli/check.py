@@ -83,7 +83,12 @@ def _ruled(_context: click.Context, _option: click.Parameter, names: Sequence[st
     metavar="NAME",
     help="The server's name in the client; some clients add it to tool names.",
 )
-@click.option("--budget", type=int, metavar="N", help="Tokens the catalog may cost. Default: the setting token_budget.")
+@click.option(
+    "--budget",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Tokens the catalog may cost, 0 for no limit. Default: the setting token_budget.",
+)
 @click.option("--strict", is_flag=True, help="Fail on warnings, too.")
 @json_option("Print everything as JSON.")
 def command(where: ProjectOptions, **options: Any) -> int:

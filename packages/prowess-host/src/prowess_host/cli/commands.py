@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import click
 
-from prowess.errors import ProwessError, did_you_mean
+from prowess.errors import ProwessError, did_you_mean, extra_command
 from prowess.logs import log_to_stderr
 from prowess_host.cli.exit_codes import DONE, FAILED, INTERRUPTED, UNREAD, WRONG_USE
 from prowess_host.cli.list_table import forget_output
@@ -28,6 +28,14 @@ __all__ = ["COMMANDS", "COMPLETE", "CommandEntry", "module_of", "prowess", "run"
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors of writing that name no file."""
+_EXTRAS: Final = {
+    "cryptography": "cluster",
+    "httptools": "http",
+    "nats": "cluster",
+    "nkeys": "cluster",
+    "uvicorn": "http",
+}
+"""Libraries that only an extra installs, and the extra."""
 COMPLETE: Final = "_PROWESS_COMPLETE"
 """The variable in which a shell asks for completions."""
 
@@ -142,7 +150,7 @@ def run(argv: Sequence[str]) -> int:
     except (ProwessError, click.ClickException) as error:
         complain(str(error))
         return WRONG_USE
-    except ValueError as error:
+    except (ValueError, ModuleNotFoundError) as error:
         problem = _problem_in(argv, error)
         if not problem:
             raise
@@ -174,8 +182,12 @@ def _run(argv: Sequence[str]) -> int:
         return error.exit_code
 
 
-def _problem_in(argv: Sequence[str], error: ValueError) -> str:
-    """What is wrong with the words of the command line, if an error is about them; else empty."""
+def _problem_in(argv: Sequence[str], error: ValueError | ModuleNotFoundError) -> str:
+    """What is wrong with the words of the command line, or which extra they need, if an error is about that; else empty."""
+    if isinstance(error, ModuleNotFoundError):
+        library = str(error.name).partition(".")[0]
+        install = extra_command(f"prowess[{_EXTRAS[library]}]") if library in _EXTRAS else ""
+        return f"prowess {argv[0]} needs {library}, which is not installed: {install}" if install else ""
     from prowess_host.protocol.rpc import EncodeError
 
     if isinstance(error, UnicodeEncodeError) and error.object in argv:

@@ -68,8 +68,8 @@ class _Request:
 
 @click.command("connect", epilog=_EPILOG)
 @project_options
-@client_names
-@scope_option
+@client_names("All clients found on this machine.")
+@scope_option("the project's, where the client has one")
 @click.option("--name", default="prowess", show_default=True, help="The server's name in the client.")
 @click.option("--env", "variables", metavar="NAME[=VALUE]", multiple=True, help="A variable that the host needs.")
 @click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")

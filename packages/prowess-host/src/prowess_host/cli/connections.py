@@ -27,23 +27,24 @@ __all__ = [
     "scope_option",
     "shown_path",
     "trial_line",
+    "typed",
 ]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _LOOKS: Final = {"error": ("red", "bold"), "warning": ("yellow",), "note": ("dim",)}
 
 
-def client_names(function: _Function) -> _Function:
-    """Add the argument `CLIENT...` and the flag `--all`."""
+def client_names(every: str) -> Callable[[_Function], _Function]:
+    """Add the argument `CLIENT...` and the flag `--all`, with its help."""
     names = click.argument("clients", nargs=-1, metavar="[CLIENT]...", type=ClientName())
-    every = click.option("--all", "every", is_flag=True, help="All clients found on this machine.")
-    return names(every(function))
+    flag = click.option("--all", "every", is_flag=True, help=every)
+    return lambda function: names(flag(function))
 
 
-def scope_option(function: _Function) -> _Function:
-    """Add `--scope`."""
-    text = "The project's own file, or the user's. Default: the project's, where the client has one."
-    return click.option("--scope", type=click.Choice(SCOPES), help=text)(function)
+def scope_option(default: str) -> Callable[[_Function], _Function]:
+    """Add `--scope`, with the default in words."""
+    text = f"The project's own file, or the user's. Default: {default}."
+    return click.option("--scope", type=click.Choice(SCOPES), help=text)
 
 
 class ClientName(click.ParamType[str]):
@@ -68,10 +69,14 @@ def no_client(machine: Machine, verb: str) -> str:
     others = ", ".join(row.name for row in CLIENTS.values() if row not in found)
     if not found:
         return f"name a client, for example: prowess {verb} claude-code. No known client is found here. There are:\n  {others}"
-    typed = [(f"  prowess {verb} {row.name}", row.title) for row in found]
-    size = max(len(line) for line, _ in typed)
-    lines = "".join(f"\n{line:{size}}   {title}" for line, title in typed)
-    return f"name a client. Found here:{lines}" + (f"\nNot found here: {others}" if others else "")
+    return f"name a client. Found here:{typed(verb, found)}" + (f"\nNot found here: {others}" if others else "")
+
+
+def typed(verb: str, clients: Iterable[KnownClient]) -> str:
+    """What to type for each client, in lines."""
+    lines = [(f"  prowess {verb} {row.name}", row.title) for row in clients]
+    size = max(len(line) for line, _ in lines)
+    return "".join(f"\n{line:{size}}   {title}" for line, title in lines)
 
 
 def clients_on(machine: Machine) -> list[KnownClient]:

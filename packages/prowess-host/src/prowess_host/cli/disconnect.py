@@ -8,7 +8,7 @@ import click
 
 from prowess.errors import ProwessError
 from prowess_host.cli.connect import diff_lines
-from prowess_host.cli.connections import client_names, no_client, scope_option, shown_path
+from prowess_host.cli.connections import client_names, no_client, scope_option, shown_path, typed
 from prowess_host.cli.exit_codes import DONE, FAILED
 from prowess_host.cli.options import ProjectOptions, project_options
 from prowess_host.cli.terminal import Style, complain
@@ -29,8 +29,8 @@ Examples:
 
 @click.command("disconnect", epilog=_EPILOG)
 @project_options
-@client_names
-@scope_option
+@client_names("All clients.")
+@scope_option("both")
 @click.option("--name", help="Only the server of this name. Default: every one that serves the project.")
 @click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 def command(
@@ -43,6 +43,9 @@ def command(
     """
     machine = Machine.this()
     if not clients and not every:
+        connected = {each.client.name: each.client for each in connections_of(where.root, machine) if each.launch}
+        if connected:
+            raise ProwessError(f"name a client. Connected:{typed('disconnect', connected.values())}")
         raise ProwessError(no_client(machine, "disconnect"))
     named = [CLIENTS[each] for each in dict.fromkeys(clients)] or list(CLIENTS.values())
     failed, found = False, False
@@ -58,7 +61,8 @@ def command(
         failed = not _disconnect(target, machine, dry_run=dry_run) or failed
     if not found:
         whose = " or ".join(row.title for row in named) if clients else "any client"
-        print(f"nothing to do: no file of {whose} contains {where.root}")
+        called = f" as {name!r}" if name is not None else ""
+        print(f"nothing to do: no file of {whose} contains {where.root}{called}")
     return FAILED if failed else DONE
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import sys
+import threading
 from collections.abc import AsyncGenerator, Iterator
 from functools import partial
 from typing import IO, Any, Final
@@ -16,6 +18,7 @@ from prowess.jsontypes import JsonObject
 from prowess_host.cli.exit_codes import DONE, FAILED
 from prowess_host.cli.options import ProjectOptions, project_options
 from prowess_host.cli.projects import opened
+from prowess_host.cli.terminal import complain
 
 __all__ = ["command"]
 
@@ -46,7 +49,10 @@ async def _invoke(where: ProjectOptions, jobs: int) -> int:
     succeeded = True
     async with opened(where, client="prowess invoke") as project:
         project.start()
-        async for response in _in_order(_requests(sys.stdin.buffer), jobs, partial(invoke, project)):
+        requests = _requests(os.fdopen(os.dup(0), "rb"))  # its own: a thread may still read from it at the end
+        if sys.stdin.isatty():
+            complain("waiting for requests on stdin, one per line (Ctrl-D ends it)")
+        async for response in _in_order(requests, jobs, partial(invoke, project)):
             succeeded = succeeded and response["status"]["code"] in _SUCCEEDED
             out.write(json.dumps(response, ensure_ascii=False) + "\n")
             out.flush()
@@ -57,9 +63,8 @@ async def _invoke(where: ProjectOptions, jobs: int) -> int:
 async def _in_order(requests: Iterator[bytes], jobs: int, serve: Any) -> AsyncGenerator[JsonObject]:
     """Serve up to `jobs` requests at once, and yield the responses in order. Reads at most `jobs` requests ahead."""
     running: list[asyncio.Task[JsonObject]] = []
-    loop = asyncio.get_running_loop()
     while True:
-        request = await loop.run_in_executor(None, next, requests, None)
+        request = await _next(requests)
         if request is None:
             break
         running.append(asyncio.ensure_future(serve(request)))
@@ -67,6 +72,28 @@ async def _in_order(requests: Iterator[bytes], jobs: int, serve: Any) -> AsyncGe
             yield await running.pop(0)
     for task in running:
         yield await task
+
+
+async def _next(requests: Iterator[bytes]) -> bytes | None:
+    """The next request. Nothing waits for the thread that reads it, so that Ctrl-C ends the program."""
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[bytes | None] = loop.create_future()
+
+    def tell(request: bytes | None, error: OSError | None) -> None:
+        if not found.done():
+            found.set_exception(error) if error else found.set_result(request)
+
+    def read() -> None:
+        request, problem = None, None
+        try:
+            request = next(requests, None)
+        except OSError as error:
+            problem = error
+        with contextlib.suppress(RuntimeError):  # the program is ending
+            loop.call_soon_threadsafe(tell, request, problem)
+
+    threading.Thread(target=read, daemon=True).start()
+    return await found
 
 
 def _requests(source: IO[bytes]) -> Iterator[bytes]:
@@ -84,8 +111,9 @@ def _requests(source: IO[bytes]) -> Iterator[bytes]:
         yield first
         yield from (line for line in rest.splitlines() if line.strip())
         return
-    if first:
-        yield first
+    if not first:
+        return  # a terminal has an end of input each time that it is typed
+    yield first
     for line in source:
         if line.strip():
             yield line

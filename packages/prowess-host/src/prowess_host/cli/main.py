@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import gc
 import os
 import sys
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
-from prowess_host.cli.exit_codes import WRONG_USE
+from prowess_host.cli.exit_codes import INTERRUPTED, WRONG_USE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +19,17 @@ if TYPE_CHECKING:
     from prowess_host.transports.claim import Claim
     from prowess_host.workers.launch import Launched
 
-__all__ = ["VERSION", "PlainOptions", "host", "leave", "main", "plain_options", "project_root", "setting_flags"]
+__all__ = [
+    "EMPTY_PROJECT",
+    "VERSION",
+    "PlainOptions",
+    "host",
+    "leave",
+    "main",
+    "plain_options",
+    "project_root",
+    "setting_flags",
+]
 
 VERSION: Final = "0.1.0"
 _BY_HAND: Final = """\
@@ -26,6 +37,9 @@ prowess: clients start this command. It is now waiting for a client's messages o
 prowess: to connect a client: prowess connect. To call a command yourself: prowess call --help
 prowess: the project is {root}
 """
+EMPTY_PROJECT: Final = (
+    "--project '' names no folder: is a variable empty? Leave the option out for the working directory"
+)
 _LAST_WORDS: Final = 1.5
 """Seconds that the reader of stderr gets to read the last lines."""
 
@@ -36,15 +50,46 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = plain_options(given[1:]) if given[:1] in (["host"], ["list"]) else None
     if options is not None and given[0] == "host":
         host(options)
+    _ready_streams()
+    try:
+        code = _run_command(given, options)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    sys.exit(code)
+
+
+def _run_command(given: Sequence[str], options: PlainOptions | None) -> int:
     if options is not None:
         from prowess_host.cli.list_table import list_at_once
 
         code = list_at_once(options)
         if code is not None:
-            sys.exit(code)
+            return code
     from prowess_host.cli.commands import run  # see the docstring of the module
 
-    sys.exit(run(given))
+    return run(given)
+
+
+def _ready_streams() -> None:
+    """Make each standard stream usable: one that the parent has closed, and one whose encoding lacks some characters."""
+    for fd, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            from prowess_host.transports.claim import ensure_open
+
+            ensure_open(fd)
+            setattr(sys, name, open(fd, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - a descriptor
+    codecs.register_error("prowess", _escaped)
+    stdout: Any = sys.stdout
+    if hasattr(stdout, "reconfigure"):
+        stdout.reconfigure(errors="prowess")
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    """Characters that an encoding lacks as escapes, which JSON has, too. Without this, `print` would raise."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    code = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{code[at : at + 4]}" for at in range(0, len(code), 4)), error.end
 
 
 def host(options: PlainOptions) -> NoReturn:
@@ -147,13 +192,15 @@ def project_root(named: str | None) -> Path:
     from prowess.errors import SettingsError
     from prowess.settings.paths import find_project_root
 
-    if not named:
+    if named is None:
         try:
             here = Path.cwd()
         except FileNotFoundError:
             way_out = "change to another one, or name the project with --project FOLDER"
             raise SettingsError(f"the working directory no longer exists: {way_out}") from None
         return find_project_root(here)
+    if not named:
+        raise SettingsError(EMPTY_PROJECT)
     root = Path(os.path.expanduser(named)).resolve()  # noqa: PTH111 - Path.expanduser raises for an unknown user
     if not root.is_dir():
         wrong = "is a file, and a project is a folder" if root.exists() else "does not exist"

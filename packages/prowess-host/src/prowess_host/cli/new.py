@@ -5,6 +5,7 @@ from __future__ import annotations
 import keyword
 import os
 import re
+import shlex
 import unicodedata
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
@@ -18,7 +19,7 @@ from prowess.settings.files import CONFIG_FILE, is_configured
 from prowess.settings.paths import find_project_root
 from prowess.settings.settings import Settings
 from prowess_host.cli.exit_codes import DONE
-from prowess_host.cli.main import project_root
+from prowess_host.cli.main import EMPTY_PROJECT, project_root
 from prowess_host.cli.projects import is_project
 
 __all__ = ["TEMPLATES", "SkillTemplate", "command"]
@@ -79,10 +80,12 @@ def command(name: str | None, project: str | None, template: str, *, folder: boo
     """Make a project, or a SKILL in the project around the working directory. Overwrites nothing."""
     if name is None and project is None:
         raise click.UsageError("Name a skill, or use --project", click.get_current_context())
-    skill = _checked(name or _FIRST)
+    skill = _checked(_FIRST if name is None else name)
     if folder:
         skill = _slug(skill)
     if project is not None:
+        if not project:
+            raise ProwessError(EMPTY_PROJECT)
         root = Path(os.path.expanduser(project)).absolute()  # noqa: PTH111 - Path.expanduser raises for an unknown user
         _make_project(root, skill, template, folder=folder)
     else:
@@ -180,19 +183,19 @@ def _write_all(root: Path, written: Mapping[Path, str]) -> None:
     taken = [path for path in [*written, *others] if os.path.lexists(root / path)]
     if taken:
         raise ProwessError(f"{root / taken[0]} is there already: choose another name, or move it away")
-    try:
-        for path, text in written.items():
+    for path, text in written.items():
+        try:
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             with (root / path).open("x", encoding="utf-8", newline="\n") as file:
                 file.write(text)
-            print(f"created  {path}")
-    except OSError as error:
-        raise ProwessError(f"{error.filename}: cannot be written ({error.strerror})") from error
+        except OSError as error:
+            raise ProwessError(f"{error.filename or root / path}: cannot be written ({error.strerror})") from error
+        print(f"created  {path}")
 
 
 def _say_next(root: Path, skill: str, template: SkillTemplate) -> None:
     is_here = root == Path.cwd() or find_project_root(Path.cwd()) == root
-    enter = "" if is_here else f"  cd {os.path.relpath(root)}\n"
+    enter = "" if is_here else f"  cd {shlex.quote(os.path.relpath(root))}\n"
     print(f"\nNext:\n{enter}  prowess call {skill}.{template.command} {template.arguments}")
     print(
         "  pytest               (pip install prowess-testkit)\n  prowess connect      asks which of your clients to connect"

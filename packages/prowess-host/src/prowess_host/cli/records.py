@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from prowess.errors import ProwessError, extra_command
 from prowess.jsontypes import JsonObject
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
@@ -73,10 +72,8 @@ def record_of_cluster(where: ProjectOptions) -> Generator[RecordReader]:
 
 
 async def _fetched(settings: Settings) -> list[bytes]:
-    try:
-        from prowess_host.cluster.sharing import newest_calls
-    except ModuleNotFoundError as error:
-        raise ProwessError(f"--cluster needs {error.name}: {extra_command('prowess[cluster]')}") from None
+    from prowess_host.cluster.sharing import newest_calls  # needs an extra
+
     return await newest_calls(settings, _MOST_FETCHED)
 
 

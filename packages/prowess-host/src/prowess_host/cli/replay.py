@@ -18,7 +18,7 @@ from prowess_host.cli.exit_codes import DONE, FAILED, WRONG_USE
 from prowess_host.cli.options import ProjectOptions, json_option, project_options
 from prowess_host.cli.projects import opened, unknown_command
 from prowess_host.cli.records import CALL_ID, content_lines, look, record_of, took
-from prowess_host.cli.terminal import Style, complain
+from prowess_host.cli.terminal import Style, complain, interruptible
 from prowess_host.records.reading import RecordedCall
 
 __all__ = ["command", "completed_arguments", "difference"]
@@ -108,7 +108,8 @@ def _is_agreed(contract: Contract, arguments: JsonObject) -> bool:
     if not sys.stdin.isatty():
         complain(f"{contract.id} is destructive: use --yes to run it again")
         return False
-    return click.confirm(question)
+    with interruptible():
+        return click.confirm(question)
 
 
 def difference(before: JsonObject | None, after: JsonObject) -> list[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from prowess.errors import ProwessError, extra_command
+from prowess.errors import ProwessError
 from prowess.logs import log_to_stderr
 from prowess_host.cli.exit_codes import DONE
 from prowess_host.cli.main import VERSION, leave
@@ -31,7 +31,6 @@ Examples:
   PROWESS_AUTH__TOKEN=… prowess serve --host 0.0.0.0
 """
 _WHOLE = "prowess: max_result does not apply here: one process keeps the rest of a result, and the next request may reach another\n"
-_MISSING = "prowess serve needs {name}, which is not installed: {install}"
 
 
 @click.command("serve", epilog=_EPILOG)
@@ -47,10 +46,8 @@ def command(
     given = {"host": host, "port": port, "workers": workers}
     flags = {f"serve.{name}": str(value) for name, value in given.items() if value is not None}
     where = ProjectOptions(where.project, (*where.set, *(f"{name}={value}" for name, value in flags.items())))
-    try:
-        from prowess_host.http import server
-    except ModuleNotFoundError as error:
-        raise ProwessError(_MISSING.format(name=error.name, install=extra_command("prowess[http]"))) from None
+    from prowess_host.http import server  # needs an extra
+
     settings = settings_of(where)
     server.check_safe(settings)
     log_to_stderr()

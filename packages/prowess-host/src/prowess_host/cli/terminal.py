@@ -5,11 +5,13 @@ rich is imported by `console()` only.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TextIO
 from unicodedata import combining, east_asian_width
 
@@ -18,7 +20,18 @@ from prowess.frozen import frozen
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Style", "complain", "console", "harmless", "has_colours", "plural", "table", "width", "wrapped"]
+__all__ = [
+    "Style",
+    "complain",
+    "console",
+    "harmless",
+    "has_colours",
+    "interruptible",
+    "plural",
+    "table",
+    "width",
+    "wrapped",
+]
 
 _CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 _PIPED_WIDTH: Final = 160
@@ -26,6 +39,16 @@ _PIPED_WIDTH: Final = 160
 _GAP: Final = "  "
 _LEAST: Final = 24
 _NARROWEST: Final = 4
+
+
+@contextlib.contextmanager
+def interruptible() -> Generator[None]:
+    """Ctrl-C ends what waits for a person in here. In an event loop it would only cancel the task, after that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def has_colours(stream: TextIO) -> bool:

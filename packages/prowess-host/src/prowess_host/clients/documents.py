@@ -83,10 +83,13 @@ class Document:
         editor = _FORMATS[self.format]
         try:
             text: str = getattr(editor, method)(self.text, path, *value)
-            data: Any = editor.parse(text)
         except Unreadable as error:
             raise self._refused(error.reason, error.line) from None
-        if _without_empty(data, path[:-1]) != _without_empty(expected, path[:-1]):
+        try:
+            data: Any = editor.parse(text)
+        except Unreadable:  # its line is one of the edited text, which nobody sees
+            data = None
+        if data is None or _without_empty(data, path[:-1]) != _without_empty(expected, path[:-1]):
             raise self._refused(f"{'.'.join(path)!r} is written in a form that cannot be edited safely")
         return replace(self, text=text, data=data)
 

@@ -86,7 +86,7 @@ async def examine(checked: CheckedProject) -> AsyncIterator[Finding]:
         for finding in _manifest(settings, checked):
             yield finding
         catalog, troubles = await _catalog(settings, checked)
-    except ChildProcessError as error:
+    except (ChildProcessError, ProwessError) as error:
         yield Finding(
             "skills",
             "error",

@@ -6,7 +6,7 @@ import fcntl
 import os
 from typing import NamedTuple
 
-__all__ = ["Claim", "claim"]
+__all__ = ["Claim", "claim", "ensure_open"]
 
 
 class Claim(NamedTuple):
@@ -19,7 +19,7 @@ class Claim(NamedTuple):
 def claim() -> Claim:
     """Move descriptors 0 and 1. Afterwards, stdin is empty and prints go to stderr."""
     for fd in (0, 1, 2):
-        _ensure_open(fd)
+        ensure_open(fd)
     reading = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)
     writing = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -29,7 +29,7 @@ def claim() -> Claim:
     return Claim(reading, writing)
 
 
-def _ensure_open(fd: int) -> None:
+def ensure_open(fd: int) -> None:
     """Open the null device if the parent has closed a standard descriptor, so that no later file gets its number."""
     try:
         os.fstat(fd)
