@@ -39,7 +39,6 @@ class PageStream:
     """A response of server-sent events."""
 
     parts: AsyncGenerator[bytes]
-    type: str = "text/event-stream"
 
 
 Handler: TypeAlias = Callable[[PageRequest], Awaitable["PageResponse | PageStream"]]

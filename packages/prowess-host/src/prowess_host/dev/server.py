@@ -138,7 +138,7 @@ async def _gone(reader: asyncio.StreamReader) -> None:
 
 
 async def _stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answer: PageStream) -> None:
-    _head(writer, 200, {"Content-Type": answer.type, "Connection": "close"})
+    _head(writer, 200, {"Content-Type": "text/event-stream", "Connection": "close"})
     await writer.drain()
     gone = asyncio.ensure_future(_gone(reader))
     parts = aiter(answer.parts)
