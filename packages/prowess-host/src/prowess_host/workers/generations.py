@@ -156,11 +156,14 @@ class Generations:
         """
         return await self._successor(self._pools.own, {"known": sorted(known)})
 
-    async def next_of(self, placement: Placement) -> Successor:
-        """The same for all skills of another placement."""
+    async def next_of(self, placement: Placement, skills: Collection[str] | None = None) -> Successor:
+        """The same for some or all skills of another placement."""
+        request: DescribeHead = {"known": []}
+        if skills is not None:
+            request["only"] = sorted(skills)
         pool = self._pools.of(placement)
         pool.describes = True
-        return await self._successor(pool, {"known": []})
+        return await self._successor(pool, request)
 
     async def _successor(self, pool: Pool, request: DescribeHead) -> Successor:
         worker = pool.spawn_successor()
