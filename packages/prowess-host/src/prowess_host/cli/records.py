@@ -37,7 +37,6 @@ __all__ = [
     "short_id",
     "story",
     "took",
-    "unboxed",
 ]
 
 OUTCOMES: Final = {"ok": "green", "running": "cyan", "input_required": "cyan", "cancelled": "yellow", "lost": "yellow"}
@@ -148,11 +147,11 @@ def content_lines(payload: JsonObject) -> list[str]:
         else:
             lines.append(json.dumps(block, ensure_ascii=False))
     if structured is not None:
-        lines += json.dumps(unboxed(structured), indent=2, ensure_ascii=False).splitlines()
+        lines += json.dumps(_unboxed(structured), indent=2, ensure_ascii=False).splitlines()
     return lines
 
 
-def unboxed(structured: Any) -> Any:
+def _unboxed(structured: Any) -> Any:
     """Structured content without the box."""
     return structured["result"] if isinstance(structured, dict) and list(structured) == ["result"] else structured  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
@@ -162,7 +161,7 @@ def _is_same(text: str, structured: Any) -> bool:
         said = json.loads(text)
     except ValueError:
         said = text
-    return said in (structured, unboxed(structured))
+    return said in (structured, _unboxed(structured))
 
 
 def _indented(text: str) -> list[str]:

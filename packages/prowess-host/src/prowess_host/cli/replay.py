@@ -16,7 +16,7 @@ from prowess.errors import ProwessError
 from prowess.jsontypes import JsonObject
 from prowess_host.cli.exit_codes import DONE, FAILED, WRONG_USE
 from prowess_host.cli.options import ProjectOptions, json_option, project_options
-from prowess_host.cli.projects import opened, unknown_command
+from prowess_host.cli.projects import find, opened
 from prowess_host.cli.records import CALL_ID, content_lines, look, record_of, took
 from prowess_host.cli.terminal import Style, complain
 from prowess_host.records.reading import RecordedCall
@@ -46,10 +46,7 @@ async def _replay(
     where: ProjectOptions, before: RecordedCall, words: Sequence[str], *, yes: bool, as_json: bool
 ) -> int:
     async with opened(where, client="prowess replay") as project:
-        await project.load(before.command)
-        contract = await project.contract_of(before.command)
-        if contract is None:
-            raise unknown_command(before.command, project.catalog())
+        contract = await find(project, before.command)
         arguments = completed_arguments(before, words, contract, "prowess replay")
         if contract.hints.destructive and not yes and not _is_agreed(contract, arguments):
             return WRONG_USE

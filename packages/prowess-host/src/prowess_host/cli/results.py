@@ -24,7 +24,7 @@ from prowess_host.cli.terminal import Style, console, harmless, table, width
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["Files", "show_result"]
+__all__ = ["Files", "show_result", "unboxed"]
 
 _MARKDOWN: Final = re.compile(r"^(#{2,6} \S|```|\|?[ :]*-{3,}[ :]*\|)", re.MULTILINE)
 """Signs of Markdown that are rare in plain text and code."""
@@ -66,7 +66,7 @@ def show_result(payload: JsonObject, contract: Contract, files: Files) -> None:
         payload = _harmless(payload)
     structured = payload.get("structuredContent")
     if isinstance(structured, dict) and not contract.output.content:
-        _show_data(_unboxed(cast("JsonObject", structured), contract))
+        _show_data(unboxed(cast("Json", structured), contract))
         return
     for block in payload["content"]:
         _show_block(block, files)
@@ -80,10 +80,12 @@ def _harmless(value: Any) -> Any:
     return {harmless(name): _harmless(item) for name, item in value.items()} if is_schema(value) else value
 
 
-def _unboxed(structured: JsonObject, contract: Contract) -> Json:
+def unboxed(structured: Json, contract: Contract) -> Json:
     """The value without its box."""
     schema = contract.output.schema or {}
-    is_boxed = len(structured) == 1 and not contract.output.explicit and schema.get("type") != "object"
+    if not isinstance(structured, dict) or len(structured) != 1:
+        return structured
+    is_boxed = not contract.output.explicit and schema.get("type") != "object"
     if is_boxed and next(iter(structured)) in ("result", contract.output.field) and "$ref" not in schema:
         return next(iter(structured.values()))
     return structured

@@ -16,13 +16,12 @@ from prowess.contracts.contract import Contract
 from prowess.jsontypes import JsonObject
 from prowess.profiles.profile import BUILT_IN
 from prowess.settings.limits import Limits
-from prowess_host.cli.call import NotLoaded, find
-from prowess_host.cli.exit_codes import DONE, FAILED
+from prowess_host.cli.exit_codes import DONE
 from prowess_host.cli.list_table import hints_of
 from prowess_host.cli.options import CommandId, ProjectOptions, json_option, project_options
 from prowess_host.cli.parameters import example_line, parameters_of, type_in_words
-from prowess_host.cli.projects import opened
-from prowess_host.cli.terminal import Style, complain, console, table, width, wrapped
+from prowess_host.cli.projects import find, opened
+from prowess_host.cli.terminal import Style, console, table, width, wrapped
 
 __all__ = ["command", "show_usage"]
 
@@ -48,11 +47,7 @@ Examples:
 def command(where: ProjectOptions, name: str, *, profiles: tuple[str, ...], as_json: bool) -> int:
     """Show COMMAND: its purpose, parameters, hints and policies, and a line that calls it."""
     chosen = tuple(BUILT_IN) if "all" in profiles else profiles
-    try:
-        contract, usual, limits = asyncio.run(_contract(where, name))
-    except NotLoaded as error:
-        complain(str(error))
-        return FAILED
+    contract, usual, limits = asyncio.run(_contract(where, name))
     if as_json:
         data = {
             **contract.to_json(),
@@ -69,11 +64,7 @@ def command(where: ProjectOptions, name: str, *, profiles: tuple[str, ...], as_j
 
 async def show_usage(where: ProjectOptions, name: str) -> int:
     """The help of `prowess call` for one command."""
-    try:
-        contract, _, _ = await _contract(where, name)
-    except NotLoaded as error:
-        complain(str(error))
-        return FAILED
+    contract, _, _ = await _contract(where, name)
     style = Style.of(sys.stdout)
     lines = [f"Usage: prowess call {contract.id} [KEY=VALUE | --KEY VALUE | '{{JSON}}' | -]...", ""]
     lines += wrapped(contract.summary or contract.id, style)
