@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import anyio
 import pytest
 from patience import PATIENCE, time_is_up
+from tests.prowess.embedded import call, until
 
 from prowess import Context, Inject, Outcome, Runtime, SkillError, skill_command
 from prowess.calls import groups
@@ -28,13 +29,6 @@ from prowess.contracts.declaration import declaration_of
 from prowess.results.normalize import Result
 
 AT_ONCE = {"retry": {"initial": 0.0}}
-
-
-async def call(runtime: Runtime, command: Command, arguments: Any = None, channel: Channel | None = None) -> Outcome:
-    """A command defined here, called like a client calls it."""
-    declared = declaration_of(command)
-    assert declared is not None
-    return await runtime.entry_of(declared).call(arguments or {}, channel)
 
 
 @contextlib.asynccontextmanager
@@ -57,13 +51,6 @@ async def settle() -> None:
     """Let everything that can go on go on."""
     for _ in range(10):
         await asyncio.sleep(0)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait for what happens in a thread."""
-    with anyio.fail_after(PATIENCE):
-        while not condition():  # noqa: ASYNC110 - a thread knows no event of the loop
-            await asyncio.sleep(0)
 
 
 @dataclass

@@ -30,25 +30,6 @@ T = TypeVar("T")
 
 
 @pytest.fixture
-def runtime(tmp_path: Path) -> Iterator[Runtime]:
-    runtime = Runtime(tmp_path)
-    yield runtime
-    runtime.close()
-
-
-@pytest.fixture
-def entry(runtime: Runtime) -> Callable[..., Entry]:
-    """A function decorated with options, compiled."""
-
-    def make(function: Callable[..., Any], **options: Any) -> Entry:
-        declared = declaration_of(skill_command(**options)(function))
-        assert declared is not None
-        return runtime.entry_of(declared)
-
-    return make
-
-
-@pytest.fixture
 def contract(entry: Callable[..., Entry]) -> Callable[..., Contract]:
     return lambda function, **options: entry(function, **options).contract
 
