@@ -75,7 +75,6 @@ _LAST_SEQUENCE: Final = "Nats-Expected-Last-Subject-Sequence"
 class Message(NamedTuple):
     """A message that a subscription received. Answer it by publishing to `reply`, unless that is empty."""
 
-    subject: str
     data: bytes
     reply: str
 
@@ -103,7 +102,7 @@ class EngineSubscription:
         """Handle one message. nats-py calls this for one message after the other."""
         await self._engine.usable.wait()  # the handler may publish an answer
         try:
-            self._handler(Message(message.subject, message.data, message.reply))
+            self._handler(Message(message.data, message.reply))
         except Exception:  # noqa: BLE001 - a fault with one message must not end the others
             _log.exception("a message to %s could not be handled", message.subject)
 
@@ -177,16 +176,6 @@ class EngineConnection:
         """Whether it is up or gone, for how long, and why, for messages."""
         seconds = time.monotonic() - self.since
         return f"up for {seconds:.0f} s" if self.up else f"gone for {seconds:.0f} s: {self.reason}"
-
-    @property
-    def most(self) -> int:
-        """Bytes of the largest message that the engine takes."""
-        return self._client.max_payload if self._client is not None else 0
-
-    @property
-    def waiting(self) -> int:
-        """Bytes that wait to be sent."""
-        return self._client.pending_data_size if self._client is not None else 0
 
     def start(self) -> None:
         """Connect, in the background."""

@@ -19,7 +19,6 @@ class PageRequest:
     method: str
     path: str
     """Decoded, without the query."""
-    query: Mapping[str, str] = field(default_factory=dict[str, str])
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     """With lower-case names."""
     body: bytes = b""
