@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import textwrap
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -34,3 +36,13 @@ async def until(condition: Callable[[], object]) -> None:
     with anyio.fail_after(PATIENCE):
         while not condition():  # noqa: ASYNC110 - a thread knows no event of the loop
             await asyncio.sleep(0)
+
+
+def write(folder: Path, **skills: str) -> Path:
+    """Write skills by name, with `__` for a slash."""
+    (folder / "skills").mkdir(exist_ok=True)
+    for name, text in skills.items():
+        path = folder / "skills" / f"{name.replace('__', '/')}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+    return folder
