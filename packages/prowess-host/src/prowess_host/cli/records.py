@@ -13,13 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from prowess.contracts.visible import visible
 from prowess.errors import ProwessError, extra_command
 from prowess.jsontypes import JsonObject
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
 from prowess_host.cli.options import ProjectOptions
 from prowess_host.cli.projects import settings_of
-from prowess_host.cli.terminal import Style, harmless
+from prowess_host.cli.terminal import Style
 from prowess_host.protocol.kinds import as_content
 from prowess_host.records.reading import RecordedCall, RecordReader
 from prowess_host.records.record_path import record_path
@@ -123,7 +124,7 @@ def story(call: RecordedCall, style: Style) -> list[str]:
     if call.events:
         lines += ["", style("What happened", "bold")]
         for event in call.events:
-            first, *more = harmless(event.text).splitlines() or [""]
+            first, *more = visible(event.text).splitlines() or [""]
             lines.append(f"{_INDENT}{style(f'{event.at:8.3f} s  {event.kind:9}', 'dim')} {first}")
             lines += [f"{' ' * 23}{line}" for line in more]
     lines += ["", style("Result", "bold")]
@@ -165,11 +166,11 @@ def _is_same(text: str, structured: Any) -> bool:
 
 
 def _indented(text: str) -> list[str]:
-    return [f"{_INDENT}{line}" for line in harmless(text).splitlines()]
+    return [f"{_INDENT}{line}" for line in visible(text).splitlines()]
 
 
 def _flat(text: str) -> str:
-    return " ".join(harmless(text).split())
+    return " ".join(visible(text).split())
 
 
 def call_row(call: RecordedCall) -> tuple[str, ...]:

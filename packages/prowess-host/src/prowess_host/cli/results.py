@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from prowess.contracts.contract import Contract
+from prowess.contracts.visible import visible
 from prowess.errors import ProwessError
 from prowess.jsontypes import Json, JsonObject
 from prowess.schemas.walk import is_list, is_schema
-from prowess_host.cli.terminal import Style, console, harmless, table, width
+from prowess_host.cli.terminal import Style, console, table, width
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -63,21 +64,13 @@ class Files:
 def show_result(payload: JsonObject, contract: Contract, files: Files) -> None:
     """Print the result of a call that succeeded. On a terminal, no text of it has an effect."""
     if sys.stdout.isatty():
-        payload = _harmless(payload)
+        payload = visible(payload)
     structured = payload.get("structuredContent")
     if isinstance(structured, dict) and not contract.output.content:
         _show_data(unboxed(cast("Json", structured), contract))
         return
     for block in payload["content"]:
         _show_block(block, files)
-
-
-def _harmless(value: Any) -> Any:
-    if isinstance(value, str):
-        return harmless(value)
-    if is_list(value):
-        return [_harmless(item) for item in value]
-    return {harmless(name): _harmless(item) for name, item in value.items()} if is_schema(value) else value
 
 
 def unboxed(structured: Json, contract: Contract) -> Json:
