@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import sys
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ from prowess_host.cli.parameters import as_object, example_of, read_arguments
 from prowess_host.cli.progress import LiveCall
 from prowess_host.cli.projects import find, opened
 from prowess_host.cli.results import Files, show_result
-from prowess_host.cli.terminal import Style
+from prowess_host.cli.terminal import Style, pretty
 from prowess_host.direct_calls import Audience
 from prowess_host.protocol.kinds import as_content
 
@@ -110,7 +109,7 @@ async def _call(where: ProjectOptions, name: str, options: _Options) -> int:
         with LiveCall(contract.id, moves=_may_draw(options)) as live:
             payload = await project.payload(contract.id, arguments, _audience(live, options))
     if options.prints_payload:
-        print(json.dumps(payload, indent=2, ensure_ascii=False))
+        print(pretty(payload))
     elif payload.get("isError"):
         _show_failure(payload, contract)
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
 import textwrap
@@ -28,7 +27,7 @@ from prowess_host.cli.connections import ClientName
 from prowess_host.cli.exit_codes import DONE, FAILED, WRONG_USE
 from prowess_host.cli.options import ProjectOptions, json_option, project_options
 from prowess_host.cli.projects import check_project, shown_path
-from prowess_host.cli.terminal import Style, plural
+from prowess_host.cli.terminal import Style, plural, pretty
 from prowess_host.clients import table as clients
 from prowess_host.review.compare import Difference, compare
 from prowess_host.review.lint import CLIENTS, LintFinding, count_tokens, lint, wider_limits
@@ -172,7 +171,7 @@ def _as_json(report: _Report) -> str:
         "failures": failures_as_json(report.loaded),
         "tokens": {"total": sum(report.tokens.values()), "budget": report.budget, "commands": report.tokens},
     }
-    return json.dumps(data, indent=2, ensure_ascii=False)
+    return pretty(data)
 
 
 # --- text -----------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 
 import click
 
@@ -13,7 +12,7 @@ from prowess_host.cli.exit_codes import DONE, FAILED
 from prowess_host.cli.list_table import NEXT, catalog_lines
 from prowess_host.cli.options import ProjectOptions, json_option, project_options
 from prowess_host.cli.projects import agents_of, catalog_of, opened
-from prowess_host.cli.terminal import complain
+from prowess_host.cli.terminal import complain, pretty
 
 __all__ = ["command"]
 
@@ -64,4 +63,4 @@ def _as_json(catalog: Catalog, limits: JsonObject, agents: list[str]) -> str:
         **({"limits": limits} if limits else {}),
         **({"cluster": agents} if agents else {}),
     }
-    return json.dumps(data, indent=2, ensure_ascii=False)
+    return pretty(data)

@@ -20,7 +20,7 @@ from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
 from prowess_host.cli.options import ProjectOptions
 from prowess_host.cli.projects import settings_of
-from prowess_host.cli.terminal import Style
+from prowess_host.cli.terminal import Style, pretty
 from prowess_host.protocol.kinds import as_content
 from prowess_host.records.reading import RecordedCall, RecordReader
 from prowess_host.records.record_path import record_path
@@ -118,7 +118,7 @@ def story(call: RecordedCall, style: Style) -> list[str]:
     if call.arguments is None:
         lines.append(f"{_INDENT}(not kept)")
     else:
-        lines += _indented(json.dumps(call.arguments, indent=2, ensure_ascii=False))
+        lines += _indented(pretty(call.arguments))
     if call.withheld and call.arguments is not None:
         lines.append(style(f"{_INDENT}not kept: {_flat(', '.join(call.withheld))}", "yellow"))
     if call.events:
@@ -148,7 +148,7 @@ def content_lines(payload: JsonObject) -> list[str]:
         else:
             lines.append(json.dumps(block, ensure_ascii=False))
     if structured is not None:
-        lines += json.dumps(_unboxed(structured), indent=2, ensure_ascii=False).splitlines()
+        lines += pretty(_unboxed(structured)).splitlines()
     return lines
 
 

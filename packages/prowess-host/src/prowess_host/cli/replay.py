@@ -18,7 +18,7 @@ from prowess_host.cli.exit_codes import DONE, FAILED, WRONG_USE
 from prowess_host.cli.options import ProjectOptions, json_option, project_options
 from prowess_host.cli.projects import find, opened
 from prowess_host.cli.records import CALL_ID, content_lines, look, record_of, took
-from prowess_host.cli.terminal import Style, complain
+from prowess_host.cli.terminal import Style, complain, pretty
 from prowess_host.records.reading import RecordedCall
 
 __all__ = ["command", "completed_arguments", "difference"]
@@ -61,7 +61,7 @@ async def _replay(
     changes = difference(before.result, result)
     if as_json:
         found = {"before": before.to_json(), "after": after.to_json() if after else None, "result": result}
-        print(json.dumps({**found, "difference": changes}, indent=2, ensure_ascii=False))
+        print(pretty({**found, "difference": changes}))
     else:
         _show(before, outcome.kind, outcome.duration, result, changes)
     return DONE if outcome.ok else FAILED

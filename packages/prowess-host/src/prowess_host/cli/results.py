@@ -20,7 +20,7 @@ from prowess.contracts.visible import visible
 from prowess.errors import ProwessError
 from prowess.jsontypes import Json, JsonObject
 from prowess.schemas.walk import is_list, is_schema
-from prowess_host.cli.terminal import Style, console, table, width
+from prowess_host.cli.terminal import Style, console, pretty, table, width
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -91,7 +91,7 @@ def _show_data(value: Json) -> None:
     if isinstance(value, str):
         print(value)
     elif not sys.stdout.isatty():
-        print(json.dumps(value, indent=2, ensure_ascii=False))
+        print(pretty(value))
     elif isinstance(value, list) and value and all(is_schema(item) and item for item in value):
         _show_rows(cast("list[JsonObject]", value))
     elif isinstance(value, list) and not any(isinstance(item, (dict, list)) for item in value):
@@ -145,7 +145,7 @@ def _cell(value: Json, *, flat: bool = True) -> str:
 
 
 def _show_json(value: Any) -> None:
-    text = json.dumps(value, indent=2, ensure_ascii=False)
+    text = pretty(value)
     if not Style.of(sys.stdout).colours:
         print(text)
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import sys
 import textwrap
@@ -21,7 +20,7 @@ from prowess_host.cli.list_table import hints_of
 from prowess_host.cli.options import CommandId, ProjectOptions, json_option, project_options
 from prowess_host.cli.parameters import example_line, parameters_of, type_in_words
 from prowess_host.cli.projects import find, opened
-from prowess_host.cli.terminal import Style, console, table, width, wrapped
+from prowess_host.cli.terminal import Style, console, pretty, table, width, wrapped
 
 __all__ = ["command", "show_usage"]
 
@@ -54,7 +53,7 @@ def command(where: ProjectOptions, name: str, *, profiles: tuple[str, ...], as_j
             **({"limits": limits.to_json()} if limits else {}),
             "profiles": {each: _schemas(contract, each) for each in chosen or BUILT_IN},
         }
-        print(json.dumps(data, indent=2, ensure_ascii=False))
+        print(pretty(data))
     elif chosen:
         _show_schemas(contract, chosen)
     else:
@@ -190,7 +189,7 @@ def _show_schemas(contract: Contract, profiles: tuple[str, ...]) -> None:
     for profile in profiles:
         if len(profiles) > 1:
             print(style(profile, "bold"))
-        text = json.dumps(_schemas(contract, profile), indent=2, ensure_ascii=False)
+        text = pretty(_schemas(contract, profile))
         if style.colours:
             from rich.json import JSON
 

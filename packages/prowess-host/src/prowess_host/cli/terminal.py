@@ -5,6 +5,7 @@ rich is imported by `console()` only.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -19,7 +20,7 @@ from prowess.frozen import frozen
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Style", "complain", "console", "has_colours", "plural", "table", "width", "wrapped"]
+__all__ = ["Style", "complain", "console", "has_colours", "plural", "pretty", "table", "width", "wrapped"]
 
 _CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 _PIPED_WIDTH: Final = 160
@@ -55,6 +56,11 @@ class Style:
         if not self.colours or not looks or not text:
             return text
         return f"\x1b[{';'.join(_CODES[look] for look in looks)}m{text}\x1b[0m"
+
+
+def pretty(data: Any) -> str:
+    """JSON for people, and for programs that read what people read."""
+    return json.dumps(data, indent=2, ensure_ascii=False)
 
 
 def complain(message: str) -> None:

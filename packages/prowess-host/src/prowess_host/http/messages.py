@@ -6,12 +6,12 @@ Streams send by callbacks, so that a request that is answered soon needs neither
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from prowess.jsontypes import json_bytes
 from prowess_host.http.binding import RefusedRequest
 from prowess_host.http.replies import COMMENT, JSON_TYPE
 from prowess_host.protocol.rpc import RpcError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from prowess_host.http.http1 import Http1
     from prowess_host.http.replies import PendingResponse
 
-__all__ = ["UNASKED", "Exchange", "Field", "dump_json", "status_line"]
+__all__ = ["UNASKED", "Exchange", "Field", "status_line"]
 
 Field: TypeAlias = tuple[bytes, bytes]
 _CLOSE: Final = (b"connection", b"close")
@@ -35,11 +35,6 @@ _UNSTREAMED: Final = 5.0
 """Seconds without an answer after which a response becomes a stream, so that proxies do not time out."""
 _ODD: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _STATUS_LINES: Final[dict[int, bytes]] = {}
-
-
-def dump_json(value: Any) -> bytes:
-    """Encode JSON for a response."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def status_line(status: int) -> bytes:
@@ -192,7 +187,7 @@ class Exchange:
 
     def json(self, status: int, value: Any, *fields: Field) -> None:
         """Answer with JSON."""
-        self.answer(status, dump_json(value), JSON_TYPE, *fields)
+        self.answer(status, json_bytes(value), JSON_TYPE, *fields)
 
     def answer(self, status: int, body: bytes = b"", *fields: Field) -> None:
         """Send a complete response, unless the client has disconnected."""
