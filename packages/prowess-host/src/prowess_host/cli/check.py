@@ -7,6 +7,7 @@ import os
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from itertools import groupby
 from typing import Any, Final
 
@@ -18,7 +19,6 @@ from prowess_host.cli.catalogs import (
     Loaded,
     catalog_option,
     failure_lines,
-    failures_as_json,
     load,
     profile_of,
     shown_profile,
@@ -168,7 +168,7 @@ def _as_json(report: _Report) -> str:
         "errors": report.count("error"),
         "warnings": report.count("warning"),
         "findings": [item.to_json() for item in report.findings],
-        "failures": failures_as_json(report.loaded),
+        "failures": [asdict(failure) for failure in report.loaded.catalog.failures],
         "tokens": {"total": sum(report.tokens.values()), "budget": report.budget, "commands": report.tokens},
     }
     return pretty(data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import asdict
 
 import click
 
@@ -53,13 +54,9 @@ async def _list(where: ProjectOptions, *, as_json: bool) -> int:
 
 
 def _as_json(catalog: Catalog, limits: JsonObject, agents: list[str]) -> str:
-    failures = [
-        {"source": item.source, "reason": item.reason, "file": item.file, "line": item.line}
-        for item in catalog.failures
-    ]
     data = {
         "commands": [contract.to_json() for contract in catalog],
-        "failures": failures,
+        "failures": [asdict(failure) for failure in catalog.failures],
         **({"limits": limits} if limits else {}),
         **({"cluster": agents} if agents else {}),
     }

@@ -31,6 +31,7 @@ __all__ = [
     "remembered",
     "settings_of",
     "shown_path",
+    "with_short_paths",
 ]
 
 _PATIENT = {"host.import_limit": "1e9", "host.stall_limit": "1e9"}
@@ -60,7 +61,11 @@ async def opened(
 
 def catalog_of(project: Project) -> Catalog:
     """The commands and failures, with paths relative to the project."""
-    catalog, root = project.catalog(), project.settings.root
+    return with_short_paths(project.catalog(), project.settings.root)
+
+
+def with_short_paths(catalog: Catalog, root: Path) -> Catalog:
+    """The catalog with paths of failures relative to the project."""
     failures = (
         replace(failure, file=shown_path(Path(failure.file), root)) if failure.file else failure
         for failure in catalog.failures
