@@ -37,7 +37,7 @@ Group = list[int]
 LONGEST = tuple(
     """
     test_soak test_tutorial test_environments test_git test_supervisor test_process_tree test_documents test_adversity
-    test_python_clients test_node_clients test_quick test_limited_skills test_output test_agents test_lost_agents
+    test_failed_starts test_python_clients test_node_clients test_quick test_limited_skills test_output test_agents test_lost_agents
     test_progress test_page test_serve test_fleet test_fetch test_drain test_replicas test_pauses test_start test_last_good test_catching_up
     test_shutdown test_reload test_api test_trial test_commands test_faults test_plugin test_staleness test_trust
     test_floods test_hostile test_memory test_attacks test_patterns

@@ -20,7 +20,6 @@ from tests.contracts.conftest import Bench, case, meets, returning, row, taking,
 from prowess import skill_command
 from prowess.errors import DeclarationError, SchemaError
 from prowess.jsontypes import Json, Schema
-from prowess.schemas.boxes import ensure_object, unbox, wrap
 from prowess.schemas.naming import camel_case
 from prowess.schemas.refs import resolve_or_refuse
 from prowess.schemas.steps import inline_refs, strip_null
@@ -281,46 +280,52 @@ def test_an_explicit_output_schema(bench: Bench) -> None:
     assert "output" == bench.call(returning(..., {"sum": "x"}), output_schema=schema).kind
 
 
-# --- tools for boxes ------------------------------------------------------------------------------
-
-BOXED = openmcp_box({"type": "number"})
+# --- boxes, and back ------------------------------------------------------------------------------
 
 
-@case("O-39", "unboxing")
-def test_unboxing() -> None:
-    assert 7 == unbox(BOXED, {"result": 7})
-    assert unbox({}, None) is None
-    with pytest.raises(SchemaError, match="'result'"):
-        unbox(BOXED, {"other": 7})
-
-
-@case("O-40", "boxing and back")
-def test_boxing_and_back() -> None:
-    """What needs no box is the same object before and after."""
-    mapping = {"a": 1}
-    assert {"result": 3.14} == wrap(BOXED, 3.14)
-    assert 3.14 == unbox(BOXED, wrap(BOXED, 3.14))
-    assert mapping is wrap({"type": "object"}, mapping)
-    assert mapping is unbox({"type": "object"}, mapping)
+@pytest.mark.parametrize(
+    "annotation, value, structured",
+    [
+        row("O-39", "a boxed number", int, 7, {"result": 7}),
+        row("O-40", "another boxed number", float, 3.14, {"result": 3.14}),
+        row("O-40", "what needs no box", dict[str, int], {"a": 1}, {"a": 1}),
+    ],
+)
+def test_boxing_and_back(bench: Bench, annotation: Any, value: Any, structured: Json) -> None:
+    """The outcome has the bare value. A client finds it in the field that the marker of the schema names."""
+    function = returning(annotation, value)
+    outcome, schema = bench.call(function), bench.outputs("openmcp", function)
+    assert schema is not None
+    assert (value, structured) == (outcome.value, outcome.payload("openmcp")["structuredContent"])
+    marker = schema.get("x-dedalus-box")
+    assert value == (structured[marker["field"]] if marker else structured)
 
 
 @case("O-41", "without a field there is no box")
-def test_no_field_no_box() -> None:
-    with pytest.raises(SchemaError, match="must be of type object"):
-        ensure_object({"type": "number"}, field=None)
+def test_no_field_no_box(bench: Bench) -> None:
+    """A profile without boxes shows no schema and no data."""
+    function = returning(float, 3.14)
+    assert bench.outputs("omni", function) is None
+    assert "structuredContent" not in bench.call(function).payload("omni")
 
 
 @case("O-42", "a box may have any field")
-def test_a_box_of_another_field() -> None:
-    expected = {"type": "object", "properties": {"output": {"type": "number"}}, "required": ["output"]}
-    assert expected == ensure_object({"type": "number"}, field="output")
+def test_a_box_of_another_field(bench: Bench) -> None:
+    assert {
+        "type": "object",
+        "properties": {"output": {"type": "number"}},
+        "required": ["output"],
+        "x-dedalus-box": {"field": "output"},
+    } == bench.outputs("openmcp", returning(float, 1.0), output_field="output")
 
 
 @case("O-43", "a marker that is only true")
-@pytest.mark.parametrize("marker", ["x-dedalus-box", "x-fastmcp-wrap-result", "x-prowess-box"])
-def test_a_marker_that_is_only_true(marker: str) -> None:
-    schema = {"type": "object", "properties": {"v": {"type": "integer"}}, marker: True}
-    assert 7 == unbox(schema, {"v": 7})
+@pytest.mark.parametrize("profile, marker", [("openmcp", "x-dedalus-box"), ("portable", "x-prowess-box")])
+def test_a_marker_names_the_field(bench: Bench, profile: str, marker: str) -> None:
+    """It is never only `true`."""
+    schema = bench.outputs(profile, returning(int, 7), output_field="v")
+    assert schema is not None
+    assert {"field": "v"} == schema[marker]
 
 
 # --- turul: everything is boxed -------------------------------------------------------------------

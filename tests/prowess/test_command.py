@@ -32,13 +32,6 @@ from prowess.mcp_schema import validate
 
 
 @pytest.fixture
-def runtime(tmp_path: Path) -> Iterator[Runtime]:
-    runtime = Runtime(tmp_path)
-    yield runtime
-    runtime.close()
-
-
-@pytest.fixture
 async def here(tmp_path: Path) -> AsyncIterator[Runtime]:
     """The runtime that direct calls run in."""
     async with Runtime.open(tmp_path) as runtime:

@@ -6,25 +6,18 @@ import asyncio
 import contextvars
 import textwrap
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from patience import PATIENCE
+from tests.prowess.embedded import until
 
 from prowess import Catalog, Runtime, Settings, skill_command
 from prowess.contracts.declaration import declaration_of
 from prowess.errors import LoadError
 from prowess.runtime import current_runtime
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait for what happens in a thread."""
-    with anyio.fail_after(PATIENCE):
-        while not condition():  # noqa: ASYNC110 - a thread knows no event of the loop
-            await asyncio.sleep(0)
 
 
 def skill(root: Path, name: str, text: str) -> None:

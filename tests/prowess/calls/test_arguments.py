@@ -47,13 +47,6 @@ from prowess.errors import InputError
 from prowess.schemas.problems import problem_lines
 
 
-@pytest.fixture
-def runtime(tmp_path: Path) -> Iterator[Runtime]:
-    runtime = Runtime(tmp_path)
-    yield runtime
-    runtime.close()
-
-
 async def call(runtime: Runtime, function: Any, arguments: Any, **options: Any) -> Outcome:
     """Call a function like a client does."""
     declared = declaration_of(skill_command(**options)(function))

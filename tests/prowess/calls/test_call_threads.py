@@ -7,40 +7,21 @@ import contextlib
 import gc
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from patience import PATIENCE, time_is_up
+from tests.prowess.embedded import call, injectables, until
 
-from prowess import Outcome, Runtime, skill_command
+from prowess import Runtime, skill_command
 from prowess.calls.threads import Inline, Raised, Threads
 from prowess.command import Command
 from prowess.contracts.declaration import declaration_of
 from prowess.injection import scopes as module
-from prowess.injection.injectables import Injectables
 
 AT_ONCE = {"retry": {"initial": 0.0}}
-
-
-async def call(runtime: Runtime, command: Command, arguments: Any = None) -> Outcome:
-    declared = declaration_of(command)
-    assert declared is not None
-    with anyio.fail_after(PATIENCE):
-        return await runtime.entry_of(declared).call(arguments or {})
-
-
-def injectables(runtime: Runtime) -> Injectables:
-    return runtime._services.injectables
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait for what happens in a thread."""
-    with anyio.fail_after(PATIENCE):
-        while not condition():  # noqa: ASYNC110 - a thread knows no event of the loop
-            await asyncio.sleep(0.001)
 
 
 class Bound:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -15,29 +15,13 @@ import anyio
 import pytest
 from patience import PATIENCE, time_is_up
 from pydantic import BaseModel, Field
+from tests.prowess.embedded import call, until
 from typing_extensions import TypedDict
 
-from prowess import Context, Outcome, Runtime, skill_command
+from prowess import Context, Runtime, skill_command
 from prowess.calls.channel import Channel, Questions
-from prowess.command import Command
-from prowess.contracts.declaration import declaration_of
 
 AT_ONCE = {"retry": {"initial": 0.0}}
-
-
-async def call(runtime: Runtime, command: Command, arguments: Any = None, channel: Channel | None = None) -> Outcome:
-    """A command defined here, called like a client calls it."""
-    declared = declaration_of(command)
-    assert declared is not None
-    with anyio.fail_after(PATIENCE):
-        return await runtime.entry_of(declared).call(arguments or {}, channel)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait for what happens in a thread."""
-    with anyio.fail_after(PATIENCE):
-        while not condition():  # noqa: ASYNC110 - a thread knows no event of the loop
-            await asyncio.sleep(0)
 
 
 class Person:

@@ -15,6 +15,7 @@ from typing import Any
 import anyio
 import pytest
 from patience import PATIENCE, time_is_up
+from tests.prowess.embedded import call, until
 
 from prowess import Outcome, Runtime, SkillError, skill_command
 from prowess.calls.channel import Channel
@@ -24,27 +25,12 @@ from prowess.contracts.declaration import declaration_of
 AT_ONCE = {"retry": {"initial": 0.0}}
 
 
-async def call(runtime: Runtime, command: Command, arguments: Any = None, channel: Channel | None = None) -> Outcome:
-    """A command defined here, called like a client calls it."""
-    declared = declaration_of(command)
-    assert declared is not None
-    with anyio.fail_after(PATIENCE):
-        return await runtime.entry_of(declared).call(arguments or {}, channel)
-
-
 async def call_that_begins(runtime: Runtime, command: Command, begun: threading.Event) -> Outcome:
     """The same, but its time is not up before a thread has begun to run it: the loop stands still until then."""
     task = asyncio.ensure_future(call(runtime, command))
     await asyncio.sleep(0)
     assert begun.wait(PATIENCE)
     return await task
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait for what happens in a thread."""
-    with anyio.fail_after(PATIENCE):
-        while not condition():  # noqa: ASYNC110 - a thread knows no event of the loop
-            await asyncio.sleep(0)
 
 
 def listening() -> tuple[list[Any], Channel]:

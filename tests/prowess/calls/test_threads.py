@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import anyio
 import pytest
 from patience import PATIENCE
+from tests.prowess.embedded import until
 
 from prowess.calls import threads as module
 from prowess.calls.threads import Raised, Threads
@@ -27,13 +27,6 @@ class Held:
 
     def __init__(self, *others: object) -> None:
         self.others = others
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait for what happens in a thread."""
-    with anyio.fail_after(PATIENCE):
-        while not condition():  # noqa: ASYNC110 - a thread knows no event of the loop
-            await asyncio.sleep(0)
 
 
 class Job:

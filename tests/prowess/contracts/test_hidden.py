@@ -9,6 +9,7 @@ import pytest
 from prowess import Runtime
 from prowess.contracts.contract import Contract, Policies
 from prowess.contracts.hidden import hidden_in, hidden_of
+from prowess.contracts.visible import visible
 
 
 @pytest.mark.parametrize(
@@ -56,6 +57,12 @@ def test_ordinary_texts_are_left_alone(text: str) -> None:
 def test_hidden_characters_are_named(text: str, found: str) -> None:
     """With the place, since nobody sees them."""
     assert hidden_in(text).startswith(found)
+
+
+def test_hidden_characters_become_escapes_wherever_they_are() -> None:
+    """In texts, and in JSON data; whatever else it holds stays as it is."""
+    assert "\\u202ea\n\\x1bb" == visible("\u202ea\n\x1bb")
+    assert {"a\\x00": ["b\\u200b", 1, None, {"c": "d\n"}]} == visible({"a\0": ["b\u200b", 1, None, {"c": "d\n"}]})
 
 
 def _contract(**more: object) -> Contract:

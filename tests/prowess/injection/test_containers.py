@@ -12,30 +12,17 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Annotated, Any, Generic, Protocol, TypeVar
 
-import anyio
 import pytest
 from dependency_injector import containers, providers, resources
 from pydantic import BaseModel
+from tests.prowess.embedded import call, injectables
 
-from prowess import ConfigPaths, Inject, Outcome, Runtime, Settings, skill_command
+from prowess import ConfigPaths, Inject, Runtime, Settings, skill_command
 from prowess.command import Command
-from prowess.contracts.declaration import declaration_of
 from prowess.errors import InjectionError
-from prowess.injection.injectables import Injectables
 
 PATIENCE = 60
 numbers = itertools.count(1)
-
-
-async def call(runtime: Runtime, command: Command, arguments: Any = None) -> Outcome:
-    declared = declaration_of(command)
-    assert declared is not None
-    with anyio.fail_after(PATIENCE):
-        return await runtime.entry_of(declared).call(arguments or {})
-
-
-def injectables(runtime: Runtime) -> Injectables:
-    return runtime._services.injectables
 
 
 class Clock:

@@ -16,26 +16,14 @@ import anyio
 import pytest
 from dependency_injector import providers
 from patience import PATIENCE
+from tests.prowess.embedded import call, injectables
 
-from prowess import ConfigPaths, Context, Inject, Outcome, Runtime, Settings, SkillError, skill_command
+from prowess import ConfigPaths, Context, Inject, Runtime, Settings, SkillError, skill_command
 from prowess.command import Command
 from prowess.contracts.declaration import declaration_of
 from prowess.errors import InjectionError
-from prowess.injection.injectables import Injectables
 
 AT_ONCE = {"retry": {"initial": 0.0}}
-
-
-async def call(runtime: Runtime, command: Command, arguments: Any = None) -> Outcome:
-    """A command defined here, called like a client calls it."""
-    declared = declaration_of(command)
-    assert declared is not None
-    with anyio.fail_after(PATIENCE):
-        return await runtime.entry_of(declared).call(arguments or {})
-
-
-def injectables(runtime: Runtime) -> Injectables:
-    return runtime._services.injectables
 
 
 @dataclass

@@ -13,17 +13,13 @@ from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NewType, Optional, Protocol, TypeVar
 
-import anyio
 import pytest
 import typing_extensions
-from patience import PATIENCE
 from pydantic import BaseModel
+from tests.prowess.embedded import call, injectables
 
-from prowess import Context, Inject, Outcome, Runtime, skill_command
-from prowess.command import Command
-from prowess.contracts.declaration import declaration_of
+from prowess import Context, Inject, Runtime, skill_command
 from prowess.errors import InjectionError
-from prowess.injection.injectables import Injectables
 from prowess.injection.provided import ancestors, annotations_of, implements, key_of, names_of, result_type, shown
 
 if TYPE_CHECKING:
@@ -31,17 +27,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 K = TypeVar("K")
-
-
-async def call(runtime: Runtime, command: Command, arguments: Any = None) -> Outcome:
-    declared = declaration_of(command)
-    assert declared is not None
-    with anyio.fail_after(PATIENCE):
-        return await runtime.entry_of(declared).call(arguments or {})
-
-
-def injectables(runtime: Runtime) -> Injectables:
-    return runtime._services.injectables
 
 
 class User: ...

@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import pytest
 from patience import PATIENCE
+from tests.prowess.embedded import until
 
 from prowess.calls.threads import Raised, Threads
 from prowess.injection import scopes as module
@@ -21,13 +22,6 @@ from prowess.injection.scopes import Resources
 
 def resources() -> Resources:
     return Resources("the test", Threads(8))
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait for what happens in a thread."""
-    with anyio.fail_after(PATIENCE):
-        while not condition():  # noqa: ASYNC110 - a thread knows no event of the loop
-            await asyncio.sleep(0)
 
 
 class Note:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-from tests.prowess.injection.test_injectables import call, injectables
+from tests.prowess.embedded import call, injectables
 
 from prowess import ConfigPaths, Context, Inject, Runtime, Settings, skill_command
 from prowess.errors import InjectionError

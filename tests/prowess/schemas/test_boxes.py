@@ -1,4 +1,4 @@
-"""What is no object goes into one and comes out again, and its references still lead where they did."""
+"""What is no object goes into one, and its references still lead where they did."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from prowess.errors import SchemaError
-from prowess.schemas.boxes import box, box_field, ensure_object, is_object, is_union_of_objects, unbox, wrap
+from prowess.schemas.boxes import box, is_object, is_union_of_objects
 
 NUMBER: dict[str, Any] = {"type": "number"}
-SEVEN: dict[str, Any] = box(NUMBER, marker="x-dedalus-box")
 RECURSIVE: dict[str, Any] = {
     "type": "array",
     "items": {"$ref": "#/$defs/Tree"},
@@ -112,77 +110,3 @@ def test_an_object_says_that_it_is_one(schema: dict[str, Any], expected: bool) -
 def test_a_choice_between_objects_is_told_from_others(schema: dict[str, Any], expected: bool) -> None:
     """Every branch has to be an object."""
     assert expected is is_union_of_objects(schema)
-
-
-@pytest.mark.parametrize(
-    ("schema", "words"),
-    [
-        pytest.param(NUMBER, "of type object, not 'number'", id="O-41 boxing refused"),
-        pytest.param({"type": "string"}, "of type object, not 'string'", id="U-27 an object is required"),
-        pytest.param({}, "of type object, not 'open'", id="an open root"),
-    ],
-)
-def test_what_is_no_object_is_refused_without_a_box(schema: dict[str, Any], words: str) -> None:
-    """Where boxing is not wanted, it is an error."""
-    with pytest.raises(SchemaError, match=words):
-        ensure_object(schema, field=None)
-
-
-@pytest.mark.parametrize("_case", [pytest.param(None, id="O-42 field by name")])
-def test_a_scalar_is_boxed_under_the_given_name(_case: None) -> None:
-    """And an object is not boxed at all."""
-    thing = {"type": "object"}
-
-    assert {"type": "object", "properties": {"output": NUMBER}, "required": ["output"]} == ensure_object(
-        NUMBER, field="output"
-    )
-    assert {"field": "result"} == ensure_object(NUMBER, marker="x-m")["x-m"]
-    assert thing is ensure_object(thing, field=None)
-
-
-# Values
-
-
-@pytest.mark.parametrize("_case", [pytest.param(None, id="O-40 wrap and unwrap")])
-def test_what_goes_into_a_box_comes_out(_case: None) -> None:
-    """A value of a schema that is no box passes by identity, both ways."""
-    mapping = {"a": 1}
-
-    assert {"result": 3.14} == wrap(SEVEN, 3.14)
-    assert 3.14 == unbox(SEVEN, wrap(SEVEN, 3.14))
-    assert mapping is wrap({"type": "object"}, mapping)
-    assert mapping is unbox({"type": "object"}, mapping)
-
-
-@pytest.mark.parametrize(
-    ("schema", "value", "expected"),
-    [
-        pytest.param(SEVEN, {"result": 7}, 7, id="O-39 marked box"),
-        pytest.param({}, None, None, id="O-39 nothing and no box"),
-        pytest.param({"x-dedalus-box": True, "properties": {"v": NUMBER}}, {"v": 7}, 7, id="O-43 marker true"),
-        pytest.param(
-            {"x-fastmcp-wrap-result": True, "properties": {"result": {}}}, {"result": 7}, 7, id="a peer's box"
-        ),
-        pytest.param({"x-prowess-box": {"field": "v"}}, {}, None, id="a field that may be left out"),
-        pytest.param(
-            {"x-dedalus-box": True, "properties": {"v": {}, "w": {}}}, {"v": 7}, {"v": 7}, id="no box after all"
-        ),
-    ],
-)
-def test_boxed_values_are_unboxed(schema: dict[str, Any], value: Any, expected: Any) -> None:
-    """The marker names the field, or the only property is it."""
-    assert expected == unbox(schema, value)
-
-
-@pytest.mark.parametrize("value", [{}, {"other": 1}, None, 7])
-@pytest.mark.parametrize("_case", [pytest.param(None, id="O-39 missing field")])
-def test_a_box_without_its_field_is_refused(value: Any, _case: None) -> None:
-    """The message names the field."""
-    with pytest.raises(SchemaError, match="'result'"):
-        unbox(SEVEN, value)
-
-
-def test_the_field_of_a_box_is_known() -> None:
-    """And that a plain schema has none."""
-    assert "result" == box_field(SEVEN)
-    assert None is box_field(NUMBER)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union
 
 import pytest
@@ -12,9 +10,8 @@ from jsonschema import Draft202012Validator
 from pydantic import BaseModel
 from typing_extensions import TypeAliasType
 
-from prowess import Image, Runtime, skill_command
+from prowess import Image
 from prowess.errors import LoadError
-from prowess.skills.entry import Entry
 
 T = TypeVar("T")
 Json = TypeAliasType("Json", "Union[dict[str, Json], list[Json], str, int, None]")
@@ -29,13 +26,6 @@ Endless = TypeAliasType("Endless", "Endless")
 class Document(BaseModel):
     body: Json
     parts: list[Document] = []
-
-
-@pytest.fixture
-def entry(tmp_path: Path) -> Iterator[Callable[..., Entry]]:
-    runtime = Runtime(tmp_path)
-    yield lambda function: runtime.entry_of(skill_command(function).__prowess__)
-    runtime.close()
 
 
 def echoing(annotation: Any, *, returns: Any = None) -> Any:

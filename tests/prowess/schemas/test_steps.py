@@ -8,8 +8,26 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from prowess.schemas import steps
+from prowess.schemas import nodes, steps
 from prowess.schemas.nodes import json_type
+from prowess.schemas.refs import hoist_defs, prune_defs
+from prowess.schemas.strict import to_strict
+from prowess.schemas.walk import each_node
+
+drop_property_names = each_node(nodes.drop_property_names)
+drop_schema_keyword = each_node(nodes.drop_schema_keyword)
+fill_items = each_node(nodes.fill_items)
+oneof_as_anyof = each_node(nodes.oneof_as_anyof)
+repeat_constraints = each_node(nodes.repeat_constraints)
+tuple_as_array = each_node(nodes.tuple_as_array)
+
+EVERY_STEP = {
+    **{name: getattr(steps, name) for name in steps.__all__},
+    **{name: each_node(getattr(nodes, name)) for name in nodes.__all__ if name != "json_type"},
+    "hoist_defs": hoist_defs,
+    "prune_defs": prune_defs,
+    "to_strict": to_strict,
+}
 
 MAP: dict[str, Any] = {"type": "object", "additionalProperties": {"type": "integer"}}
 NAMED_LIKE_KEYWORDS: dict[str, Any] = {
@@ -22,10 +40,10 @@ NAMED_LIKE_KEYWORDS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in steps.__all__ if name not in ("box", "drop_properties")])
+@pytest.mark.parametrize("name", EVERY_STEP)
 def test_no_step_changes_its_argument_or_loses_a_property(name: str) -> None:
     """O-12, O-37: properties called like keywords survive every step, and defaults are data."""
-    step = getattr(steps, name)
+    step = EVERY_STEP[name]
     before = copy.deepcopy(NAMED_LIKE_KEYWORDS)
 
     result = step(NAMED_LIKE_KEYWORDS)
@@ -46,7 +64,7 @@ def test_the_name_of_the_dialect_is_dropped() -> None:
     """At the root and in what was embedded."""
     dialect = "https://json-schema.org/draft/2020-12/schema"
 
-    assert {"items": {}} == steps.drop_schema_keyword({"$schema": dialect, "items": {"$schema": dialect}})
+    assert {"items": {}} == drop_schema_keyword({"$schema": dialect, "items": {"$schema": dialect}})
 
 
 def test_a_default_of_null_is_dropped_and_others_are_not() -> None:
@@ -107,7 +125,7 @@ def test_types_of_values_have_their_json_names() -> None:
 )
 def test_exclusive_unions_become_plain_ones(node: dict[str, Any], expected: dict[str, Any]) -> None:
     """Both unions of a node still hold."""
-    assert expected == steps.oneof_as_anyof(node)
+    assert expected == oneof_as_anyof(node)
 
 
 # Arrays
@@ -170,7 +188,7 @@ def test_tuples_become_arrays(node: dict[str, Any], expected: dict[str, Any]) ->
     """VS Code drops a tool whose array has no `items`; the description says what the positions were."""
     array = {"type": "array"}
 
-    assert {**array, **expected} == steps.tuple_as_array({**array, **node})
+    assert {**array, **expected} == tuple_as_array({**array, **node})
 
 
 @pytest.mark.parametrize(
@@ -192,7 +210,7 @@ def test_tuples_become_arrays(node: dict[str, Any], expected: dict[str, Any]) ->
 )
 def test_arrays_say_what_they_hold(node: dict[str, Any], expected: dict[str, Any]) -> None:
     """Clients expect `items` to be there, and to be a schema."""
-    assert expected == steps.fill_items(node)
+    assert expected == fill_items(node)
 
 
 # Objects
@@ -286,30 +304,6 @@ def test_parameters_without_description_are_described_by_name() -> None:
     assert {"type": "object"} == steps.describe_parameters({"type": "object"})
 
 
-@pytest.mark.parametrize(
-    "names",
-    [pytest.param(["ctx"], id="O-20 prune parameters")],
-)
-def test_properties_can_be_dropped(names: list[str]) -> None:
-    """A dropped property is gone from `required`, and what only it referred to is gone as well."""
-    schema = {
-        "title": "T",
-        "properties": {"ctx": {"$ref": "#/$defs/Context"}, "name": {"title": "Name", "type": "string"}},
-        "required": ["ctx", "name"],
-        "additionalProperties": False,
-        "$defs": {"Context": {"type": "object"}},
-    }
-    before = copy.deepcopy(schema)
-
-    pruned = steps.open_objects(steps.prune_titles(steps.drop_properties(schema, names)))
-
-    assert {"properties": {"name": {"type": "string"}}, "required": ["name"]} == pruned
-    assert before == schema
-    assert {"title": "T", "properties": {}, "additionalProperties": False} == steps.drop_properties(
-        schema, ["ctx", "name"]
-    )
-
-
 # Names of properties
 
 
@@ -343,7 +337,7 @@ def test_rules_no_name_can_meet_are_dropped(names: Any, kept: bool) -> None:
 )
 def test_rules_for_names_become_prose(names: dict[str, Any], note: str) -> None:
     """Gemini answers 400 to a request with a single `propertyNames` in it."""
-    assert {"type": "object", "description": f"keys: {note}"} == steps.drop_property_names(
+    assert {"type": "object", "description": f"keys: {note}"} == drop_property_names(
         {"type": "object", "propertyNames": names}
     )
 
@@ -365,8 +359,8 @@ def test_rules_for_names_become_prose(names: dict[str, Any], note: str) -> None:
 )
 def test_constraints_are_repeated_in_the_description(node: dict[str, Any], note: str) -> None:
     """Some models are shown no keywords but the type; they read the description."""
-    assert {**node, "description": note} == steps.repeat_constraints(node)
-    assert {**node, "description": f"Text. ({note})"} == steps.repeat_constraints({**node, "description": "Text."})
+    assert {**node, "description": note} == repeat_constraints(node)
+    assert {**node, "description": f"Text. ({note})"} == repeat_constraints({**node, "description": "Text."})
 
 
 @pytest.mark.parametrize(
@@ -382,15 +376,15 @@ def test_constraints_are_repeated_in_the_description(node: dict[str, Any], note:
 )
 def test_repeating_constraints_twice_changes_nothing(schema: dict[str, Any]) -> None:
     """The step is idempotent, also where the description had to be cut."""
-    once = steps.repeat_constraints(schema)
+    once = repeat_constraints(schema)
 
-    assert once == steps.repeat_constraints(once)
+    assert once == repeat_constraints(once)
 
 
 @pytest.mark.parametrize("length", [1000, 1010, 1024, 5000])
 def test_descriptions_with_constraints_fit_what_clients_show(length: int) -> None:
     """At most 1,024 characters, of which the constraints are the last to be cut."""
-    result = steps.repeat_constraints({"minimum": 0, "pattern": "p" * 2000, "description": "d" * length})
+    result = repeat_constraints({"minimum": 0, "pattern": "p" * 2000, "description": "d" * length})
 
     assert 1024 >= len(result["description"])
     assert result["description"].startswith("d" * 500)
@@ -415,8 +409,8 @@ def test_what_was_valid_stays_valid(schema: dict[str, Any], value: Any) -> None:
     """Steps for narrow clients only ever widen a schema."""
     assert Draft202012Validator(schema).is_valid(value)
     for step in (
-        *(steps.const_as_enum, steps.oneof_as_anyof, steps.tuple_as_array, steps.fill_items, steps.open_objects),
-        *(steps.drop_property_names, steps.string_names, steps.repeat_constraints, steps.drop_additional),
+        *(steps.const_as_enum, oneof_as_anyof, tuple_as_array, fill_items, steps.open_objects),
+        *(drop_property_names, steps.string_names, repeat_constraints, steps.drop_additional),
     ):
         schema = step(schema)
         assert Draft202012Validator(schema).is_valid(value)

@@ -7,7 +7,7 @@ import datetime as dt
 import enum
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -28,24 +28,7 @@ from pydantic import (
 )
 from pydantic_core import from_json, to_json
 
-from prowess import Runtime, skill_command
 from prowess.errors import LoadError
-from prowess.skills.entry import Entry
-
-
-@pytest.fixture
-def runtime(tmp_path: Path) -> Iterator[Runtime]:
-    runtime = Runtime(tmp_path)
-    yield runtime
-    runtime.close()
-
-
-@pytest.fixture
-def entry(runtime: Runtime) -> Callable[..., Entry]:
-    def make(function: Callable[..., Any], **options: Any) -> Entry:
-        return runtime.entry_of(skill_command(**options)(function).__prowess__)
-
-    return make
 
 
 def taking(annotation: Any, default: Any) -> Callable[..., Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from patience import PATIENCE
+from tests.prowess.embedded import write
 
 from prowess import Runtime, skill_command
 from prowess.contracts.catalog import Failure
@@ -17,15 +18,6 @@ from prowess.skills.import_locks import ImportLocks
 from prowess.skills.library import Share
 
 HEAD = "from __future__ import annotations\nfrom prowess import skill_command, hookimpl\n"
-
-
-def write(root: Path, **files: str) -> Path:
-    """Skill files by name, `__` for a slash."""
-    for name, text in files.items():
-        path = root / "skills" / f"{name.replace('__', '/')}.py"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return root
 
 
 def skill(body: str = "return 1", *, before: str = "", name: str = "run", options: str = "") -> str:

@@ -259,6 +259,20 @@ def test_a_command_that_is_gone_cannot_run_again(used: Path):
     assert "temp.a" in done.stderr
 
 
+def test_a_command_that_no_longer_loads_is_told_with_its_reason(used: Path):
+    """Before a call is repeated, and before a test of it is written."""
+    skill = used / "skills" / "broken.py"
+    skill.write_text("from prowess import skill_command\n@skill_command\ndef a() -> int: return 1\n")
+    prowess(used, "call", "broken.a")
+    name = id_of(used, "broken.a")
+    skill.write_text("from prowess import skill_command\n1 / 0\n")
+    for command in ("replay", "test-from"):
+        done = prowess(used, command, name)
+        assert 1 == done.returncode
+        assert "broken.a could not be loaded: broken (skills/broken.py:2): ZeroDivisionError" in done.stderr
+    skill.unlink()
+
+
 # Tests
 
 
@@ -291,6 +305,20 @@ def test_tests_are_written_that_pass(used: Path):
         skill.write_text(source)
     assert 1 == failed.returncode, failed.stdout
     assert failed.stdout.strip().splitlines()[-1].startswith("5 failed in"), failed.stdout
+
+
+def test_a_test_checks_the_value_and_not_its_box(used: Path):
+    """Whatever the author called the field."""
+    skill = used / "skills" / "boxed.py"
+    skill.write_text(
+        "from prowess import skill_command\n@skill_command(output_field='sum')\ndef a() -> int: return 7\n"
+    )
+    prowess(used, "call", "boxed.a")
+    file = used / "boxed.py"
+    done = prowess(used, "test-from", id_of(used, "boxed.a"), "--to", str(file))
+    assert 0 == done.returncode, done.stderr
+    assert "assert 7 == outcome.value" in file.read_text()
+    skill.unlink()
 
 
 def test_a_file_is_never_overwritten(used: Path):

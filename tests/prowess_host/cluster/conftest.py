@@ -69,8 +69,9 @@ async def start(cluster_settings: dict[str, str], tmp_path: Path) -> AsyncIterat
     running: list[tuple[Agent, EngineConnection, asyncio.Task[None]]] = []
 
     async def started(name: str = "one", *, locked: Any = None, url: str = "", **more: Any) -> Agent:
-        settings = Settings.of({**cluster_settings, "agent.name": name, "agent.slots": 4, "agent.drain": 0, **more})
-        engine = EngineConnection(settings, url=url)
+        own = {"agent.name": name, "agent.slots": 4, "agent.drain": 0, **({"cluster.url": url} if url else {})}
+        settings = Settings.of({**cluster_settings, **own, **more})
+        engine = EngineConnection(settings)
         assert await engine.ready(PATIENCE)
         agent = Agent(engine, settings, tmp_path / f"cache-{name}", locked=locked)
         running.append((agent, engine, asyncio.create_task(agent.run())))

@@ -284,9 +284,9 @@ async def test_heartbeat_that_no_agent_sends_is_no_agent(connect: Connect, nonse
     """Its id becomes part of a subject, its slots are numbers to calculate with, and people see the rest."""
     engine = await connect()
     agents = Agents(engine, lambda: Settings.of({}), lambda: Parts(Path(), (), (), (), ()))
-    agents._on_heartbeat(Message("agents", nonsense, ""))
+    agents._on_heartbeat(Message(nonsense, ""))
     assert {} == agents.seen
-    agents._on_heartbeat(Message("agents", beat(), ""))
+    agents._on_heartbeat(Message(beat(), ""))
     assert 1 == len(agents.seen)
     agents.close()
 

@@ -18,13 +18,13 @@ from inside import Inside, inside
 from patience import PATIENCE
 from piped import result, until
 from proxy import Proxy
+from tests.prowess_host.cluster.failing import FailingEngine
 from written import is_there, seen, touch, written
 
 from prowess.settings.keys import HostSettings
 from prowess.worker.messages import Kind
 from prowess_host.cluster.agent import Agent
 from prowess_host.cluster.deadlines import RemoteDeadlines
-from prowess_host.cluster.local import LocalEngine
 from prowess_host.cluster.remote import RemoteWorker
 
 Start = Callable[..., Awaitable[Agent]]
@@ -78,9 +78,9 @@ async def proxy(engine: Any) -> AsyncIterator[Proxy]:
 
 
 @pytest.fixture
-def own_engine(tmp_path: Path) -> Iterator[LocalEngine]:
+def own_engine(tmp_path: Path) -> Iterator[FailingEngine]:
     """A server that the test may kill."""
-    with LocalEngine(tmp_path / "engine") as running:
+    with FailingEngine(tmp_path / "engine") as running:
         yield running
 
 
@@ -386,7 +386,7 @@ async def test_agent_that_was_stopped_for_a_while_runs_nothing_twice(
 
 
 async def test_engine_that_is_killed_and_comes_back_costs_no_call_on_an_agent(
-    start: Start, own_engine: LocalEngine, env: dict[str, str], tmp_path: Path
+    start: Start, own_engine: FailingEngine, env: dict[str, str], tmp_path: Path
 ) -> None:
     """Calls that wait for it are told why, or arrive when it is back."""
     await start(url=own_engine.url)
@@ -408,7 +408,7 @@ async def test_engine_that_is_killed_and_comes_back_costs_no_call_on_an_agent(
 
 
 async def test_call_that_never_left_the_host_may_be_tried_again(
-    start: Start, own_engine: LocalEngine, env: dict[str, str], tmp_path: Path
+    start: Start, own_engine: FailingEngine, env: dict[str, str], tmp_path: Path
 ) -> None:
     """The engine was gone already, so no agent can have begun it, whatever its hints are."""
     agent = await start(url=own_engine.url)

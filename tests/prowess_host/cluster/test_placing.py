@@ -35,14 +35,6 @@ def test_reason_names_labels_and_what_agents_have() -> None:
     assert "prowess agent --join" in why_none([], ())
 
 
-def test_agent_that_has_just_refused_comes_last() -> None:
-    """But it comes: it may be the only one."""
-    agents = [Candidate("a"), Candidate("b")]
-
-    assert {"b"} == {found.name for seed in range(20) if (found := choose(agents, Random(seed), avoid={"a"}))}
-    assert choose(agents[:1], Random(1), avoid={"a"}) == agents[0]
-
-
 def test_choice_is_the_same_for_the_same_seed() -> None:
     """A simulation, and a fault that somebody reports, can be repeated."""
     agents = [Candidate(str(number), slots=4, busy=number % 4) for number in range(50)]

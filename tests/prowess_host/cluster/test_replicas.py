@@ -25,6 +25,7 @@ from anyio.from_thread import start_blocking_portal
 from patience import PATIENCE
 from piped import CAPABILITIES_KEY, make_project
 from proxy import Proxy
+from tests.prowess_host.cluster.failing import FailingEngine
 from web import JSON, SERVE, Answer, Events, Web, served_over_http, stateless, until
 
 from prowess.settings.settings import Settings
@@ -725,7 +726,7 @@ def test_clients_behind_a_random_proxy_notice_nothing(webs: list[Web], tmp_path:
 
 def test_replicas_go_on_when_the_engine_is_killed_and_share_again_when_it_is_back(root: Path, tmp_path: Path) -> None:
     """Nothing hangs, local limits hold, and a state that was sealed before is still good."""
-    with LocalEngine(tmp_path / "engine") as own, replicas(root, own, "mortal") as webs:
+    with FailingEngine(tmp_path / "engine") as own, replicas(root, own, "mortal") as webs:
         asked = webs[0].stateless("tools/call", of("ada"), name="t_sure", arguments={}, _meta=ASKABLE)
         created = webs[0].stateless("tools/call", of("ada"), name="t_later", arguments={}, _meta=TAKES_TASKS)
         task = created.json["result"]["taskId"]
@@ -768,6 +769,7 @@ def test_replicas_go_on_when_the_engine_is_killed_and_share_again_when_it_is_bac
         own.pause()  # an engine that hangs keeps its connections
         assert b"alone" in webs[0].call("t_alone", of("ada"), place=place).body
         assert b"counted" in webs[1].call("t_counted", of("ada"), place=str(tmp_path / "d")).body
+        own.resume()
 
 
 def test_server_starts_without_its_engine(root: Path) -> None:

@@ -43,7 +43,7 @@ class Lossy:
 
     def _pass(self, subject: str, data: bytes) -> None:
         if subject in self._heard:
-            self._heard[subject](Message(subject, data, ""))
+            self._heard[subject](Message(data, ""))
 
     def set_up(self, *, up: bool) -> None:
         self.up = up

@@ -58,7 +58,7 @@ class Page:
         whole = path if path.startswith("/") else f"/{self.app.token}/{path}"
         body = told if isinstance(told, bytes) else json.dumps(told).encode()
         answer = await self.app.handle(
-            PageRequest(method, whole, {}, {name: value for name, value in own.items() if value}, body)
+            PageRequest(method, whole, {name: value for name, value in own.items() if value}, body)
         )
         assert isinstance(answer, PageResponse)
         return answer
@@ -71,9 +71,7 @@ class Page:
     @contextlib.asynccontextmanager
     async def events(self, **headers: str) -> AsyncGenerator[Any]:
         """A function that waits for the next event of a kind."""
-        request = PageRequest(
-            "GET", f"/{self.app.token}/api/events", {}, {"host": f"127.0.0.1:{self.app.port}", **headers}
-        )
+        request = PageRequest("GET", f"/{self.app.token}/api/events", {"host": f"127.0.0.1:{self.app.port}", **headers})
         stream = await self.app.handle(request)
         assert isinstance(stream, PageStream)
 

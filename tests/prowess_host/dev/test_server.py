@@ -16,9 +16,7 @@ from prowess_host.dev.server import serving
 
 async def echo(request: PageRequest) -> PageResponse:
     """What arrived."""
-    return json_response(
-        [request.method, request.path, dict(request.query), request.headers.get("x", ""), request.body.decode()]
-    )
+    return json_response([request.method, request.path, request.headers.get("x", ""), request.body.decode()])
 
 
 async def talk(port: int, data: bytes) -> str:
@@ -44,7 +42,7 @@ async def test_requests_are_answered_one_after_the_other():
                 head = await reader.readuntil(b"\r\n\r\n")
                 assert head.startswith(b"HTTP/1.1 200 OK\r\n")
                 assert b"Content-Security-Policy: default-src 'none'" in head
-                body = b'["POST", "/a b", {"c": "&", "d": "2"}, "y", "hi"]'
+                body = b'["POST", "/a b", "y", "hi"]'
                 assert body == await reader.readexactly(len(body))
             writer.write(b"HEAD / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             assert (await reader.read()).endswith(b"Connection: close\r\n\r\n")

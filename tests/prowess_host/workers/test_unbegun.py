@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
 import sys
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -44,88 +46,68 @@ class Told:
         self.body.set_result(json.loads(body))
 
 
-async def test_call_that_is_given_back_is_run_all_the_same(tmp_path: Path) -> None:
-    """It is dispatched again, under a new number, and the move is counted."""
-    (tmp_path / "skills").mkdir()
-    (tmp_path / "skills" / "t.py").write_text(SKILL, "utf-8")
-    supervisor = Supervisor(tmp_path, Settings.load(tmp_path, environ={}), {})
+@contextlib.asynccontextmanager
+async def supervised(root: Path) -> AsyncGenerator[tuple[Supervisor, Job, Told]]:
+    """A supervisor, and a job for it."""
+    (root / "skills").mkdir()
+    (root / "skills" / "t.py").write_text(SKILL, "utf-8")
+    supervisor = Supervisor(root, Settings.load(root, environ={}), {})
     try:
         with anyio.fail_after(PATIENCE):
             async with supervisor.generations.describers() as ask:
                 (contract,) = (await ask(())).skills["t"].contracts
             told: Any = Told()
-            job = Job(contract, b'{"command": "t.say"}', b'{"text": "x"}', told, 30)
-            supervisor.submit(job)
-            first, worker = job.number, supervisor.pools.own.active[0]
-            supervisor._on_frame(worker, Frame(Kind.UNBEGUN, first, b"", b""))
-            assert first != job.number
-            assert 1 == job.moves
-            assert "x" == (await told.body)["content"][0]["text"]
+            yield supervisor, Job(contract, b'{"command": "t.say"}', b'{"text": "x"}', told, 30), told
     finally:
         await supervisor.close()
+
+
+async def test_call_that_is_given_back_is_run_all_the_same(tmp_path: Path) -> None:
+    """It is dispatched again, under a new number, and the move is counted."""
+    async with supervised(tmp_path) as (supervisor, job, told):
+        supervisor.submit(job)
+        first, worker = job.number, supervisor.pools.own.active[0]
+        supervisor._on_frame(worker, Frame(Kind.UNBEGUN, first, b"", b""))
+        assert first != job.number
+        assert 1 == job.moves
+        assert "x" == (await told.body)["content"][0]["text"]
 
 
 async def test_call_that_is_given_back_again_and_again_is_answered_in_the_end(tmp_path: Path) -> None:
     """Whatever takes it from its workers: it does not move for ever."""
-    (tmp_path / "skills").mkdir()
-    (tmp_path / "skills" / "t.py").write_text(SKILL, "utf-8")
-    supervisor = Supervisor(tmp_path, Settings.load(tmp_path, environ={}), {})
-    try:
-        with anyio.fail_after(PATIENCE):
-            async with supervisor.generations.describers() as ask:
-                (contract,) = (await ask(())).skills["t"].contracts
-            told: Any = Told()
-            job = Job(contract, b'{"command": "t.say"}', b'{"text": "x"}', told, 30)
-            supervisor.submit(job)
-            worker = supervisor.pools.own.active[0]
-            moves = 0
-            while not told.body.done():
-                moves += 1
-                supervisor._on_frame(worker, Frame(Kind.UNBEGUN, job.number, b"", b""))
-            text = (await told.body)["content"][0]["text"]
-            assert 10 == moves
-            assert "10 workers were replaced before they began it" in text
-            assert "It never began, so trying again is safe." in text
-    finally:
-        await supervisor.close()
+    async with supervised(tmp_path) as (supervisor, job, told):
+        supervisor.submit(job)
+        worker = supervisor.pools.own.active[0]
+        moves = 0
+        while not told.body.done():
+            moves += 1
+            supervisor._on_frame(worker, Frame(Kind.UNBEGUN, job.number, b"", b""))
+        text = (await told.body)["content"][0]["text"]
+        assert 10 == moves
+        assert "10 workers were replaced before they began it" in text
+        assert "It never began, so trying again is safe." in text
 
 
 async def test_overdue_call_that_is_given_back_is_answered(tmp_path: Path) -> None:
     """Its worker has noticed first that its time is up. It does not move."""
-    (tmp_path / "skills").mkdir()
-    (tmp_path / "skills" / "t.py").write_text(SKILL, "utf-8")
-    supervisor = Supervisor(tmp_path, Settings.load(tmp_path, environ={}), {})
-    try:
-        with anyio.fail_after(PATIENCE):
-            async with supervisor.generations.describers() as ask:
-                (contract,) = (await ask(())).skills["t"].contracts
-            told: Any = Told()
-            job = Job(contract, b'{"command": "t.say"}', b'{"text": "x"}', told, 30)
-            supervisor.submit(job)
-            job.due = 0.0
-            supervisor._on_frame(supervisor.pools.own.active[0], Frame(Kind.UNBEGUN, job.number, b"", b""))
-            assert "timed out" in (await told.body)["content"][0]["text"]
-            assert 0 == job.moves
-    finally:
-        await supervisor.close()
+    async with supervised(tmp_path) as (supervisor, job, told):
+        supervisor.submit(job)
+        job.due = 0.0
+        supervisor._on_frame(supervisor.pools.own.active[0], Frame(Kind.UNBEGUN, job.number, b"", b""))
+        assert "timed out" in (await told.body)["content"][0]["text"]
+        assert 0 == job.moves
 
 
 async def test_call_that_moves_to_another_placement_while_the_host_leaves_starts_no_worker(tmp_path: Path) -> None:
     """Its pool is made only then. Nobody would end that worker."""
-    (tmp_path / "skills").mkdir()
-    (tmp_path / "skills" / "t.py").write_text(SKILL, "utf-8")
-    supervisor = Supervisor(tmp_path, Settings.load(tmp_path, environ={}), {})
-    with anyio.fail_after(PATIENCE):
-        async with supervisor.generations.describers() as ask:
-            (contract,) = (await ask(())).skills["t"].contracts
+    async with supervised(tmp_path) as (supervisor, job, told):
         leaving = asyncio.ensure_future(supervisor.close())
         await until(lambda: supervisor.pools.own.closing)
         supervisor.pools.placement_of = lambda _: Placement(sys.executable)
-        told: Any = Told()
-        supervisor.submit(Job(contract, b'{"command": "t.say"}', b'{"text": "x"}', told, 30))
+        supervisor.submit(job)
         assert "the host is shutting down" in (await told.body)["content"][0]["text"]
         await leaving
-    assert not supervisor.pools.workers
+        assert not supervisor.pools.workers
 
 
 NOTED = """

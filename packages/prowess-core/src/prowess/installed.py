@@ -38,7 +38,6 @@ class Installed:
     name: str
     distribution: str
     module: str
-    attribute: str
     load: Callable[[], object]
 
     @property
@@ -55,8 +54,8 @@ def installed() -> Iterator[Installed]:
 
     found = [(entry, entry.dist.name if entry.dist else "") for entry in entry_points(group=_GROUP)]
     for entry, distribution in sorted(found, key=lambda item: (item[0].name, item[1])):
-        module, _, attribute = entry.value.partition(":")
-        yield Installed(entry.name, distribution, module.strip(), attribute.strip(), entry.load)
+        module, _, _ = entry.value.partition(":")
+        yield Installed(entry.name, distribution, module.strip(), entry.load)
 
 
 def skip_search_of_pydantic() -> None:

@@ -6,6 +6,8 @@ import contextlib
 import logging
 import sys
 
+from prowess.contracts.visible import visible
+
 __all__ = ["log_to_stderr"]
 
 
@@ -13,12 +15,7 @@ class _Formatter(logging.Formatter):
     """Writes control and hidden characters as escapes, and indents further lines of a message."""
 
     def format(self, record: logging.LogRecord) -> str:
-        text = super().format(record)
-        if text.isprintable():
-            return text
-        from prowess.contracts.hidden import shown  # rare
-
-        return shown(text).replace("\n", "\n  ")
+        return visible(super().format(record)).replace("\n", "\n  ")
 
 
 class _Handler(logging.Handler):

@@ -64,27 +64,22 @@ if they get no processor."""
 
 
 class NotifiedClient(Protocol):
-    """A client that a project notifies."""
+    """A client that a project notifies. A class that inherits from this ignores what it does not override."""
 
     def show(self, before: Listing, after: Listing) -> None:
         """Called when the listing has changed."""
-        ...
 
     def lists_changed(self, rows: Collection[KindRow]) -> None:
         """Called when lists have changed, here or in another process that serves the project."""
-        ...
 
     def resource_updated(self, uri: str) -> None:
         """Called when a resource has changed."""
-        ...
 
     def updates_missed(self) -> None:
         """Called when any of its subscribed resources may have changed."""
-        ...
 
     def close(self) -> None:
         """Called when the project is closed: answer the open requests."""
-        ...
 
 
 class Project:

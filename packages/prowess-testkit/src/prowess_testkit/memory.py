@@ -109,21 +109,24 @@ class MemoryClient(Client):
         return outcome.payload(own.profile)
 
     async def _outcome(self, runtime: Runtime, target: ServedTarget) -> Outcome:
-        channel = Channel(
-            client_name=self._client_name,
-            capabilities=self._capabilities,
-            progress=self._report,
-            log=self._log,
-            ask=self._ask if self._asks else None,
-            asks=self._asks,
-            uri=target.uri,
-        )
+        channel = self._channel(asks=bool(self._asks), uri=target.uri)
         arguments = json.loads(json.dumps(target.arguments))
         if target.completes is None:
             return await runtime.call(target.contract.id, arguments, channel=channel)
         entry = await runtime.find(target.contract.id)
         assert entry is not None  # noqa: S101 - it is in the catalog
         return await entry.complete(target.completes, arguments, channel)
+
+    def _channel(self, *, asks: bool, **more: Any) -> Channel:
+        return Channel(
+            client_name=self._client_name,
+            capabilities=self._capabilities,
+            progress=self._report,
+            log=self._log,
+            ask=self._ask if asks else None,
+            asks=self._asks,
+            **more,
+        )
 
     async def _run(
         self, command: str, arguments: Mapping[str, Any], answers: Mapping[str, Any] | None, state: str | None
@@ -133,15 +136,7 @@ class MemoryClient(Client):
         recorded: dict[str, Any] | None = None
         if answers is not None:
             recorded = {key: read_answer(each, key, self._kinds[key]) for key, each in self._answers.items()}
-        channel = Channel(
-            client_name=self._client_name,
-            capabilities=self._capabilities,
-            progress=self._report,
-            log=self._log,
-            ask=self._ask if answers is None and self._asks else None,
-            asks=self._asks,
-            answers=recorded,
-        )
+        channel = self._channel(asks=answers is None and bool(self._asks), answers=recorded)
         if takes_tasks(self._declared, self._revision):
             channel.background = functools.partial(self._go_into_background, channel)
         outcome = await runtime.call(command, json.loads(json.dumps(arguments)), channel=channel)

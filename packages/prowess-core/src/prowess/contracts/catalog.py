@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from prowess.contracts.contract import Contract
+from prowess.contracts.visible import visible
 from prowess.frozen import frozen
 
 __all__ = ["PROFILE", "Catalog", "Failure"]
@@ -28,19 +29,11 @@ class Failure:
     @classmethod
     def of(cls, source: str, reason: str, file: str | None = None, line: int | None = None) -> Failure:
         """A failure with a text that may come from foreign code. Hidden characters become escapes, because models read it."""
-        return cls(_visible(source), _visible(reason), file, line)
+        return cls(visible(source), visible(reason), file, line)
 
     def __str__(self) -> str:
         place = f" ({self.file}:{self.line})" if self.file and self.line else f" ({self.file})" if self.file else ""
         return f"{self.source}{place}: {self.reason}"
-
-
-def _visible(text: str) -> str:
-    if text.replace("\n", "").isprintable():  # the usual case, without an import
-        return text
-    from prowess.contracts.hidden import shown
-
-    return shown(text)
 
 
 @frozen

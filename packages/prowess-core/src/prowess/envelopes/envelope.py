@@ -42,7 +42,6 @@ __all__ = [
     "finish",
     "invoke",
     "is_rfc3339",
-    "read_request",
 ]
 
 ENVELOPE_VERSION: Final = "1.0.0"
@@ -166,13 +165,6 @@ _TYPES: Final[Mapping[str, str]] = {
     "model_type": "an object",
     "list_type": "an array of strings",
 }
-
-
-def read_request(request: bytes | str | Mapping[str, Any]) -> Request:
-    """Parse a request. Raises `EnvelopeError` with all problems at once."""
-    message = _parsed(request)
-    _check_major(message)
-    return _read(message)
 
 
 def _parsed(request: bytes | str | Mapping[str, Any]) -> JsonObject:

@@ -1,7 +1,6 @@
 """Schemas of boxes: objects with one field, `{"result": ...}`, around a result that is not an object itself.
 
-A profile decides what is boxed, and boxes the value (`prowess.profiles.profile`). `wrap` and `unbox` do it for those who have
-only the schema.
+A profile decides what is boxed, and boxes the value (`prowess.profiles.profile`).
 """
 
 from __future__ import annotations
@@ -9,25 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from prowess.errors import SchemaError
-from prowess.jsontypes import Json, Schema
+from prowess.jsontypes import Schema
 from prowess.schemas.refs import DEFINITIONS, hoist_defs, inline_root, pointer, resolve, without
 from prowess.schemas.walk import is_schema, rewrite_children
 
-__all__ = [
-    "MARKERS",
-    "box",
-    "box_field",
-    "ensure_object",
-    "is_object",
-    "is_text",
-    "is_union_of_objects",
-    "unbox",
-    "wrap",
-]
-
-MARKERS = ("x-prowess-box", "x-dedalus-box", "x-fastmcp-wrap-result")
-"""Keywords that mark a box. Their value is `{"field": name}`, or `true` for a box with a single property."""
+__all__ = ["box", "is_object", "is_text", "is_union_of_objects"]
 
 
 def is_object(schema: Schema) -> bool:
@@ -95,41 +80,3 @@ def _moved(schema: Schema, field: str) -> Schema:
 
 def _is_inner(ref: str) -> bool:
     return ref == "#" or (ref.startswith("#/") and ref.split("/")[1] not in DEFINITIONS)
-
-
-def ensure_object(schema: Schema, *, field: str | None = "result", marker: str | None = None) -> Schema:
-    """The schema if it is an object, else its box. Raises `SchemaError` if a box is needed and `field` is `None`."""
-    if is_object(schema):
-        return schema
-    if field is None:
-        raise SchemaError(f"the root of the schema must be of type object, not {schema.get('type', 'open')!r}")
-    return box(schema, field, marker=marker)
-
-
-def box_field(schema: Schema) -> str | None:
-    """The field of a box; `None` if the schema is not a box."""
-    for marker in MARKERS:
-        mark = schema.get(marker)
-        if is_schema(mark):
-            return mark.get("field")
-        if mark is True and len(properties := schema.get("properties", {})) == 1:
-            return next(iter(properties))
-    return None
-
-
-def wrap(schema: Schema, value: Json) -> Json:
-    """The value, put into its field if the schema is a box."""
-    field = box_field(schema)
-    return value if field is None else {field: value}
-
-
-def unbox(schema: Schema, value: Json) -> Json:
-    """The value, taken out of its field if the schema is a box."""
-    field = box_field(schema)
-    if field is None:
-        return value
-    if isinstance(value, dict) and field in value:
-        return value[field]
-    if isinstance(value, dict) and field not in schema.get("required", ()):
-        return None
-    raise SchemaError(f"the value lacks the field {field!r} that holds the content")

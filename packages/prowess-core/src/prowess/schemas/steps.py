@@ -5,16 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 from prowess.jsontypes import Schema
-from prowess.schemas import boxes, nodes, nulls, refs, strict
+from prowess.schemas import nodes, nulls, refs
 from prowess.schemas.refs import resolve, without
 from prowess.schemas.walk import each_node, is_list, is_schema, rewrite, rewrite_children
 
 __all__ = [
-    "box",
     "close_objects",
     "const_as_enum",
     "declare_open",
@@ -22,49 +20,29 @@ __all__ = [
     "drop_additional",
     "drop_enum_default",
     "drop_none_default",
-    "drop_properties",
-    "drop_property_names",
-    "drop_schema_keyword",
-    "fill_items",
-    "hoist_defs",
     "inline_refs",
     "inline_root",
     "list_required",
     "object_root",
-    "oneof_as_anyof",
     "open_nested_objects",
     "open_objects",
-    "prune_defs",
     "prune_titles",
-    "repeat_constraints",
     "string_names",
     "strip_null",
-    "to_strict",
-    "tuple_as_array",
 ]
 
 # Steps with a module of their own
 
-box = boxes.box
-hoist_defs = refs.hoist_defs
 inline_refs = refs.inline_refs
 inline_root = refs.inline_root
-prune_defs = refs.prune_defs
 strip_null = nulls.strip_null
-to_strict = strict.to_strict
 
 # Steps that change one node at a time
 
 prune_titles = each_node(nodes.prune_title)
 const_as_enum = each_node(nodes.const_as_enum)
-oneof_as_anyof = each_node(nodes.oneof_as_anyof)
-tuple_as_array = each_node(nodes.tuple_as_array)
-fill_items = each_node(nodes.fill_items)
-drop_schema_keyword = each_node(nodes.drop_schema_keyword)
 drop_none_default = each_node(nodes.drop_none_default)
-drop_property_names = each_node(nodes.drop_property_names)
 open_objects = each_node(nodes.open_object)
-repeat_constraints = each_node(nodes.repeat_constraints)
 
 
 def open_nested_objects(schema: Schema) -> Schema:
@@ -127,14 +105,6 @@ def describe_parameters(schema: Schema) -> Schema:
 
 def _described(name: str, held: Any) -> Any:
     return {**held, "description": held.get("description") or f"Parameter {name}"} if is_schema(held) else held
-
-
-def drop_properties(schema: Schema, names: Collection[str]) -> Schema:
-    """Remove some properties of the root."""
-    kept = {name: held for name, held in schema.get("properties", {}).items() if name not in names}
-    required = [name for name in schema.get("required", ()) if name not in names]
-    pruned = {**without(schema, "required"), "properties": kept}
-    return prune_defs({**pruned, "required": required} if required else pruned)
 
 
 def string_names(schema: Schema) -> Schema:

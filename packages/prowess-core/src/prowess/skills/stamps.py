@@ -86,15 +86,14 @@ def read(path: str) -> bytes:
         return file.read()
 
 
-def look(path: str, now_ns: int, content: bytes | None = None) -> Seen | None:
-    """The state of a file now, or `None` for a missing one. `content` is the text that was read, if known.
+def look(path: str, now_ns: int) -> Seen | None:
+    """The state of a file now, or `None` for a missing one.
 
     If a file changes during the check, its state gets an impossible time, which forces another check.
     """
     try:
         before = os.stat(path)
-        if content is None:
-            content = read(path)
+        content = read(path)
         after = os.stat(path)
     except OSError:
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import sys
 from collections.abc import Sequence
@@ -17,18 +16,16 @@ from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject
 from prowess_host.cli.asking import LineReader, answer_questions, can_ask
 from prowess_host.cli.exit_codes import DONE, FAILED, WRONG_USE
-from prowess_host.cli.list_table import NEXT
 from prowess_host.cli.options import CommandId, ProjectOptions, project_options
 from prowess_host.cli.parameters import as_object, example_of, read_arguments
 from prowess_host.cli.progress import LiveCall
-from prowess_host.cli.projects import catalog_of, opened, unknown_command
+from prowess_host.cli.projects import find, opened
 from prowess_host.cli.results import Files, show_result
-from prowess_host.cli.terminal import Style, complain, interruptible
+from prowess_host.cli.terminal import Style, complain, interruptible, pretty
 from prowess_host.direct_calls import Audience
-from prowess_host.project import Project
 from prowess_host.protocol.kinds import as_content
 
-__all__ = ["NotLoaded", "command", "find"]
+__all__ = ["command"]
 
 _KIND: Final = "prowess/kind"
 _CALL_ID: Final = re.compile(r"\(call \S+\)$")
@@ -42,10 +39,6 @@ Examples:
   prowess call text.search pattern=TODO --json | jq .structuredContent
   prowess call text.search --help        the parameters of a command
 """
-
-
-class NotLoaded(Exception):
-    """The command exists, but its skill failed to load."""
 
 
 @frozen
@@ -105,26 +98,7 @@ def command(ctx: click.Context, where: ProjectOptions, name: str | None, *, help
         from prowess_host.cli.show import show_usage
 
         return asyncio.run(show_usage(where, name))
-    try:
-        return asyncio.run(_call(where, name, _Options(**options)))
-    except NotLoaded as error:
-        complain(str(error))
-        return FAILED
-
-
-async def find(project: Project, name: str) -> Contract:
-    """The contract of a command. Raises `NotLoaded` if its skill failed to load, else `UnknownCommand`."""
-    await project.load(name)
-    contract = await project.contract_of(name)
-    if contract is not None:
-        return contract
-    catalog = catalog_of(project)
-    reasons = catalog.reasons(name)
-    if reasons:
-        raise NotLoaded("\n".join(f"{name} could not be loaded: {reason}" for reason in reasons))
-    if not catalog.contracts and not catalog.failures:
-        raise NotLoaded(f"{project.where_it_looked()}\n{NEXT}")
-    raise unknown_command(name, catalog)
+    return asyncio.run(_call(where, name, _Options(**options)))
 
 
 async def _call(where: ProjectOptions, name: str, options: _Options) -> int:
@@ -135,7 +109,7 @@ async def _call(where: ProjectOptions, name: str, options: _Options) -> int:
         with LiveCall(contract.id, moves=_may_draw(options)) as live:
             payload = await project.payload(contract.id, arguments, _audience(live, options))
     if options.prints_payload:
-        print(json.dumps(payload, indent=2, ensure_ascii=False))
+        print(pretty(payload))
     elif payload.get("isError"):
         _show_failure(payload, contract)
     else:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, field, replace
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 import click
 
-from prowess.contracts.catalog import Catalog, Failure
+from prowess.contracts.catalog import Catalog
 from prowess.contracts.contract import Contract
 from prowess.errors import ProwessError, did_you_mean
 from prowess.frozen import frozen
-from prowess.jsontypes import JsonObject
 from prowess.profiles.profile import BUILT_IN, Profile
 from prowess.settings.keys import OwnSettings
 from prowess.settings.limits import Limits
 from prowess_host.cli.options import ProjectOptions
-from prowess_host.cli.projects import opened, shown_path
+from prowess_host.cli.projects import opened, with_short_paths
 from prowess_host.files.served_files import Trouble, look
 from prowess_host.review.snapshot import PLACE
 
@@ -27,7 +26,6 @@ __all__ = [
     "catalog_option",
     "check_profile",
     "failure_lines",
-    "failures_as_json",
     "load",
     "profile_of",
     "shown_profile",
@@ -58,8 +56,8 @@ async def load(where: ProjectOptions) -> Loaded:
             catalog = await project.describe()
         except ChildProcessError as error:
             raise ProwessError(f"the project cannot be loaded: {error}") from error
-        problems = tuple(look(project.file_sources()).problems)
-        return Loaded(project.settings.root, project.own, catalog, problems, project.limits)
+        root, problems = project.settings.root, tuple(look(project.file_sources()).problems)
+        return Loaded(root, project.own, with_short_paths(catalog, root), problems, project.limits)
 
 
 def catalog_option(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -86,18 +84,5 @@ def profile_of(usual: str) -> Callable[[Contract], Profile]:
 
 def failure_lines(loaded: Loaded) -> list[str]:
     """The files that failed to load, with the reasons."""
-    failures = _failures(loaded)
+    failures = loaded.catalog.failures
     return [f"{len(failures)} could not be loaded:", *(f"  {failure}" for failure in failures)] if failures else []
-
-
-def failures_as_json(loaded: Loaded) -> list[JsonObject]:
-    """The same as data."""
-    return [asdict(failure) for failure in _failures(loaded)]
-
-
-def _failures(loaded: Loaded) -> list[Failure]:
-    """The failures, with paths relative to the project."""
-    return [
-        replace(each, file=shown_path(Path(each.file), loaded.root)) if each.file else each
-        for each in loaded.catalog.failures
-    ]

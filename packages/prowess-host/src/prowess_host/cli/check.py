@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from itertools import groupby
 from typing import Any, Final
 
@@ -19,7 +19,6 @@ from prowess_host.cli.catalogs import (
     Loaded,
     catalog_option,
     failure_lines,
-    failures_as_json,
     load,
     profile_of,
     shown_profile,
@@ -28,7 +27,7 @@ from prowess_host.cli.connections import ClientName
 from prowess_host.cli.exit_codes import DONE, FAILED, WRONG_USE
 from prowess_host.cli.options import ProjectOptions, json_option, project_options
 from prowess_host.cli.projects import check_project, shown_path
-from prowess_host.cli.terminal import Style, plural
+from prowess_host.cli.terminal import Style, plural, pretty
 from prowess_host.clients import table as clients
 from prowess_host.review.compare import Difference, compare
 from prowess_host.review.lint import CLIENTS, LintFinding, count_tokens, lint, wider_limits
@@ -174,10 +173,10 @@ def _as_json(report: _Report) -> str:
         "errors": report.count("error"),
         "warnings": report.count("warning"),
         "findings": [item.to_json() for item in report.findings],
-        "failures": failures_as_json(report.loaded),
+        "failures": [asdict(failure) for failure in report.loaded.catalog.failures],
         "tokens": {"total": sum(report.tokens.values()), "budget": report.budget, "commands": report.tokens},
     }
-    return json.dumps(data, indent=2, ensure_ascii=False)
+    return pretty(data)
 
 
 # --- text -----------------------------------------------------------------------------------------

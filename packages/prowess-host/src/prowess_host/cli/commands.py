@@ -19,7 +19,7 @@ import click
 
 from prowess.errors import ProwessError, did_you_mean, extra_command
 from prowess.logs import log_to_stderr
-from prowess_host.cli.exit_codes import DONE, FAILED, INTERRUPTED, UNREAD, WRONG_USE
+from prowess_host.cli.exit_codes import DONE, FAILED, INTERRUPTED, UNREAD, WRONG_USE, NotLoaded
 from prowess_host.cli.list_table import forget_output
 from prowess_host.cli.main import VERSION
 from prowess_host.cli.terminal import Style, complain
@@ -149,7 +149,7 @@ def run(argv: Sequence[str]) -> int:
         return WRONG_USE
     except (ProwessError, click.ClickException) as error:
         complain(str(error))
-        return WRONG_USE
+        return FAILED if isinstance(error, NotLoaded) else WRONG_USE
     except (ValueError, ModuleNotFoundError) as error:
         problem = _problem_in(argv, error)
         if not problem:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -17,12 +17,11 @@ from prowess_host.cli.options import ProjectOptions, project_options
 from prowess_host.cli.projects import check_project, opened
 from prowess_host.cli.records import call_line, record_of
 from prowess_host.cli.terminal import Style, plural
+from prowess_host.project import NotifiedClient, Project
 from prowess_host.records.reading import CallFilter, RecordReader
 
 if TYPE_CHECKING:
     from prowess_host.catalog.listing import Listing
-    from prowess_host.project import Project
-    from prowess_host.protocol.kinds import KindRow
 
 __all__ = ["command"]
 
@@ -99,7 +98,7 @@ def _print_calls(record: RecordReader, last: int, style: Style) -> int:
     return last
 
 
-class _Teller:
+class _Teller(NotifiedClient):
     """Reports changes in the terminal."""
 
     def __init__(self, style: Style) -> None:
@@ -117,15 +116,3 @@ class _Teller:
                 self._style(f"{plural(len(new.contracts), 'command')}: {', '.join(each.id for each in new)}", "dim"),
                 flush=True,
             )
-
-    def lists_changed(self, rows: Collection[KindRow]) -> None:
-        """Do nothing: one process serves here."""
-
-    def resource_updated(self, uri: str) -> None:
-        """Does nothing: the terminal subscribes to no resource."""
-
-    def updates_missed(self) -> None:
-        """Does nothing: as above."""
-
-    def close(self) -> None:
-        """Does nothing: there is nothing to close."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import Sequence
 from itertools import groupby
@@ -16,7 +15,7 @@ from prowess_host.cli.catalogs import profile_of
 from prowess_host.cli.exit_codes import DONE, FAILED
 from prowess_host.cli.options import ProjectOptions, json_option, project_options
 from prowess_host.cli.projects import opened, settings_of
-from prowess_host.cli.terminal import Style, plural, table, width
+from prowess_host.cli.terminal import Style, plural, pretty, table, width
 from prowess_host.clients.machine import Machine
 from prowess_host.doctor.checks import CheckedProject, examine
 from prowess_host.doctor.context import Cost, costs_of
@@ -88,7 +87,7 @@ async def _print_findings(checked: CheckedProject, *, as_json: bool) -> int:
     errors, warnings = (sum(each.level == level for each in found) for level in ("error", "warning"))
     if as_json:
         data = {"findings": [each.to_json() for each in found], "errors": errors, "warnings": warnings}
-        print(json.dumps(data, indent=2, ensure_ascii=False))
+        print(pretty(data))
     else:
         print(style(f"\n{plural(errors, 'error')}, {plural(warnings, 'warning')}", "bold"))
     return FAILED if errors else DONE
@@ -105,7 +104,7 @@ def _lines(finding: Finding, style: Style) -> list[str]:
 
 def _print_matrix(matrix: Matrix, *, as_json: bool) -> int:
     is_bad = any(each.level == "error" for findings in matrix.cells.values() for each in findings)
-    print(json.dumps(matrix.to_json(), indent=2, ensure_ascii=False) if as_json else _matrix_text(matrix))
+    print(pretty(matrix.to_json()) if as_json else _matrix_text(matrix))
     return FAILED if is_bad else DONE
 
 
@@ -159,9 +158,7 @@ def _legend(matrix: Matrix, numbers: dict[str, str], style: Style) -> list[str]:
 def _print_context(costs: Sequence[Cost], *, as_json: bool) -> int:
     total = sum(cost.total for cost in costs)
     if as_json:
-        print(
-            json.dumps({"tokens": total, "commands": [cost.to_json() for cost in costs]}, indent=2, ensure_ascii=False)
-        )
+        print(pretty({"tokens": total, "commands": [cost.to_json() for cost in costs]}))
         return DONE
     style = Style.of(sys.stdout)
     rows = [("COMMAND", "TOKENS", "DESCRIPTION", "ARGUMENTS")]

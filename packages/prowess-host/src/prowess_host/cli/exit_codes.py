@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["DONE", "FAILED", "INTERRUPTED", "UNREAD", "WRONG_USE"]
+from prowess.errors import ProwessError
+
+__all__ = ["DONE", "FAILED", "INTERRUPTED", "UNREAD", "WRONG_USE", "NotLoaded"]
 
 DONE: Final = 0
 FAILED: Final = 1
@@ -15,3 +17,7 @@ INTERRUPTED: Final = 130
 """Ctrl-C: 128 + SIGINT, as shells count."""
 UNREAD: Final = 141
 """The reader of the output has gone, as in `| head`: 128 + SIGPIPE, as shells count."""
+
+
+class NotLoaded(ProwessError):
+    """The skill of a command failed to load. `FAILED`, unlike other errors, which are `WRONG_USE`."""

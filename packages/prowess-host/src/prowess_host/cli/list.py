@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
+from dataclasses import asdict
 
 import click
 
@@ -13,7 +13,7 @@ from prowess_host.cli.exit_codes import DONE, FAILED
 from prowess_host.cli.list_table import NEXT, catalog_lines
 from prowess_host.cli.options import ProjectOptions, json_option, project_options
 from prowess_host.cli.projects import agents_of, catalog_of, opened
-from prowess_host.cli.terminal import complain
+from prowess_host.cli.terminal import complain, pretty
 
 __all__ = ["command"]
 
@@ -54,14 +54,10 @@ async def _list(where: ProjectOptions, *, as_json: bool) -> int:
 
 
 def _as_json(catalog: Catalog, limits: JsonObject, agents: list[str]) -> str:
-    failures = [
-        {"source": item.source, "reason": item.reason, "file": item.file, "line": item.line}
-        for item in catalog.failures
-    ]
     data = {
         "commands": [contract.to_json() for contract in catalog],
-        "failures": failures,
+        "failures": [asdict(failure) for failure in catalog.failures],
         **({"limits": limits} if limits else {}),
         **({"cluster": agents} if agents else {}),
     }
-    return json.dumps(data, indent=2, ensure_ascii=False)
+    return pretty(data)

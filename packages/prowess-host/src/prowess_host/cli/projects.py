@@ -10,11 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from prowess.contracts.catalog import Catalog
+from prowess.contracts.contract import Contract
 from prowess.errors import ProwessError, UnknownCommand
 from prowess.settings.files import is_configured
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
 from prowess_host.catalog.known import KnownCatalog
+from prowess_host.cli.exit_codes import NotLoaded
+from prowess_host.cli.list_table import NEXT
 from prowess_host.cli.options import ProjectOptions
 from prowess_host.project import Project
 
@@ -22,12 +25,13 @@ __all__ = [
     "agents_of",
     "catalog_of",
     "check_project",
+    "find",
     "is_project",
     "opened",
     "remembered",
     "settings_of",
     "shown_path",
-    "unknown_command",
+    "with_short_paths",
 ]
 
 _PATIENT = {"host.import_limit": "1e9", "host.stall_limit": "1e9"}
@@ -57,7 +61,11 @@ async def opened(
 
 def catalog_of(project: Project) -> Catalog:
     """The commands and failures, with paths relative to the project."""
-    catalog, root = project.catalog(), project.settings.root
+    return with_short_paths(project.catalog(), project.settings.root)
+
+
+def with_short_paths(catalog: Catalog, root: Path) -> Catalog:
+    """The catalog with paths of failures relative to the project."""
     failures = (
         replace(failure, file=shown_path(Path(failure.file), root)) if failure.file else failure
         for failure in catalog.failures
@@ -81,12 +89,22 @@ def check_project(where: ProjectOptions) -> Path:
     return root
 
 
-def unknown_command(name: str, catalog: Catalog) -> UnknownCommand:
-    """The error for a name that no command has, with what to type next."""
+async def find(project: Project, name: str) -> Contract:
+    """The contract of a command. Raises `NotLoaded` if its skill failed to load, else `UnknownCommand`."""
+    await project.load(name)
+    contract = await project.contract_of(name)
+    if contract is not None:
+        return contract
+    catalog = catalog_of(project)
+    reasons = catalog.reasons(name)
+    if reasons:
+        raise NotLoaded("\n".join(f"{name} could not be loaded: {reason}" for reason in reasons))
+    if not catalog.contracts and not catalog.failures:
+        raise NotLoaded(f"{project.where_it_looked()}\n{NEXT}")
     error = UnknownCommand(name, [each.id for each in catalog])
     if "did you mean" not in str(error):
         error.args = (f"{error}. `prowess list` shows the commands",)
-    return error
+    raise error
 
 
 def shown_path(file: Path, root: Path) -> str:

@@ -13,12 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from prowess.contracts.visible import visible
 from prowess.jsontypes import JsonObject
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
 from prowess_host.cli.options import ProjectOptions
 from prowess_host.cli.projects import settings_of
-from prowess_host.cli.terminal import Style, harmless
+from prowess_host.cli.terminal import Style, pretty
 from prowess_host.protocol.kinds import as_content
 from prowess_host.records.reading import RecordedCall, RecordReader
 from prowess_host.records.record_path import record_path
@@ -36,7 +37,6 @@ __all__ = [
     "short_id",
     "story",
     "took",
-    "unboxed",
 ]
 
 OUTCOMES: Final = {"ok": "green", "running": "cyan", "input_required": "cyan", "cancelled": "yellow", "lost": "yellow"}
@@ -115,13 +115,13 @@ def story(call: RecordedCall, style: Style) -> list[str]:
     if call.arguments is None:
         lines.append(f"{_INDENT}(not kept)")
     else:
-        lines += _indented(json.dumps(call.arguments, indent=2, ensure_ascii=False))
+        lines += _indented(pretty(call.arguments))
     if call.withheld and call.arguments is not None:
         lines.append(style(f"{_INDENT}not kept: {_flat(', '.join(call.withheld))}", "yellow"))
     if call.events:
         lines += ["", style("What happened", "bold")]
         for event in call.events:
-            first, *more = harmless(event.text).splitlines() or [""]
+            first, *more = visible(event.text).splitlines() or [""]
             lines.append(f"{_INDENT}{style(f'{event.at:8.3f} s  {event.kind:9}', 'dim')} {first}")
             lines += [f"{' ' * 23}{line}" for line in more]
     lines += ["", style("Result", "bold")]
@@ -145,11 +145,11 @@ def content_lines(payload: JsonObject) -> list[str]:
         else:
             lines.append(json.dumps(block, ensure_ascii=False))
     if structured is not None:
-        lines += json.dumps(unboxed(structured), indent=2, ensure_ascii=False).splitlines()
+        lines += pretty(_unboxed(structured)).splitlines()
     return lines
 
 
-def unboxed(structured: Any) -> Any:
+def _unboxed(structured: Any) -> Any:
     """Structured content without the box."""
     return structured["result"] if isinstance(structured, dict) and list(structured) == ["result"] else structured  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
@@ -159,15 +159,15 @@ def _is_same(text: str, structured: Any) -> bool:
         said = json.loads(text)
     except ValueError:
         said = text
-    return said in (structured, unboxed(structured))
+    return said in (structured, _unboxed(structured))
 
 
 def _indented(text: str) -> list[str]:
-    return [f"{_INDENT}{line}" for line in harmless(text).splitlines()]
+    return [f"{_INDENT}{line}" for line in visible(text).splitlines()]
 
 
 def _flat(text: str) -> str:
-    return " ".join(harmless(text).split())
+    return " ".join(visible(text).split())
 
 
 def call_row(call: RecordedCall) -> tuple[str, ...]:

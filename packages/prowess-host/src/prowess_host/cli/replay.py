@@ -16,9 +16,9 @@ from prowess.errors import ProwessError
 from prowess.jsontypes import JsonObject
 from prowess_host.cli.exit_codes import DONE, FAILED, WRONG_USE
 from prowess_host.cli.options import ProjectOptions, json_option, project_options
-from prowess_host.cli.projects import opened, unknown_command
+from prowess_host.cli.projects import find, opened
 from prowess_host.cli.records import CALL_ID, content_lines, look, record_of, took
-from prowess_host.cli.terminal import Style, complain, interruptible
+from prowess_host.cli.terminal import Style, complain, interruptible, pretty
 from prowess_host.records.reading import RecordedCall
 
 __all__ = ["command", "completed_arguments", "difference"]
@@ -46,10 +46,7 @@ async def _replay(
     where: ProjectOptions, before: RecordedCall, words: Sequence[str], *, yes: bool, as_json: bool
 ) -> int:
     async with opened(where, client="prowess replay") as project:
-        await project.load(before.command)
-        contract = await project.contract_of(before.command)
-        if contract is None:
-            raise unknown_command(before.command, project.catalog())
+        contract = await find(project, before.command)
         arguments = completed_arguments(before, words, contract, "prowess replay")
         if contract.hints.destructive and not yes and not _is_agreed(contract, arguments):
             return WRONG_USE
@@ -64,7 +61,7 @@ async def _replay(
     changes = difference(before.result, result)
     if as_json:
         found = {"before": before.to_json(), "after": after.to_json() if after else None, "result": result}
-        print(json.dumps({**found, "difference": changes}, indent=2, ensure_ascii=False))
+        print(pretty({**found, "difference": changes}))
     else:
         _show(before, outcome.kind, outcome.duration, result, changes)
     return DONE if outcome.ok else FAILED

@@ -16,15 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from prowess.contracts.contract import Contract
+from prowess.contracts.visible import visible
 from prowess.errors import ProwessError
 from prowess.jsontypes import Json, JsonObject
 from prowess.schemas.walk import is_list, is_schema
-from prowess_host.cli.terminal import Style, console, harmless, table, width
+from prowess_host.cli.terminal import Style, console, pretty, table, width
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["Files", "show_result"]
+__all__ = ["Files", "show_result", "unboxed"]
 
 _MARKDOWN: Final = re.compile(r"^(#{2,6} \S|```|\|?[ :]*-{3,}[ :]*\|)", re.MULTILINE)
 """Signs of Markdown that are rare in plain text and code."""
@@ -63,27 +64,21 @@ class Files:
 def show_result(payload: JsonObject, contract: Contract, files: Files) -> None:
     """Print the result of a call that succeeded. On a terminal, no text of it has an effect."""
     if sys.stdout.isatty():
-        payload = _harmless(payload)
+        payload = visible(payload)
     structured = payload.get("structuredContent")
     if isinstance(structured, dict) and not contract.output.content:
-        _show_data(_unboxed(cast("JsonObject", structured), contract))
+        _show_data(unboxed(cast("Json", structured), contract))
         return
     for block in payload["content"]:
         _show_block(block, files)
 
 
-def _harmless(value: Any) -> Any:
-    if isinstance(value, str):
-        return harmless(value)
-    if is_list(value):
-        return [_harmless(item) for item in value]
-    return {harmless(name): _harmless(item) for name, item in value.items()} if is_schema(value) else value
-
-
-def _unboxed(structured: JsonObject, contract: Contract) -> Json:
+def unboxed(structured: Json, contract: Contract) -> Json:
     """The value without its box."""
     schema = contract.output.schema or {}
-    is_boxed = len(structured) == 1 and not contract.output.explicit and schema.get("type") != "object"
+    if not isinstance(structured, dict) or len(structured) != 1:
+        return structured
+    is_boxed = not contract.output.explicit and schema.get("type") != "object"
     if is_boxed and next(iter(structured)) in ("result", contract.output.field) and "$ref" not in schema:
         return next(iter(structured.values()))
     return structured
@@ -96,7 +91,7 @@ def _show_data(value: Json) -> None:
     if isinstance(value, str):
         print(value)
     elif not sys.stdout.isatty():
-        print(json.dumps(value, indent=2, ensure_ascii=False))
+        print(pretty(value))
     elif isinstance(value, list) and value and all(is_schema(item) and item for item in value):
         _show_rows(cast("list[JsonObject]", value))
     elif isinstance(value, list) and not any(isinstance(item, (dict, list)) for item in value):
@@ -150,7 +145,7 @@ def _cell(value: Json, *, flat: bool = True) -> str:
 
 
 def _show_json(value: Any) -> None:
-    text = json.dumps(value, indent=2, ensure_ascii=False)
+    text = pretty(value)
     if not Style.of(sys.stdout).colours:
         print(text)
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import sys
 import textwrap
@@ -16,13 +15,12 @@ from prowess.contracts.contract import Contract
 from prowess.jsontypes import JsonObject
 from prowess.profiles.profile import BUILT_IN
 from prowess.settings.limits import Limits
-from prowess_host.cli.call import NotLoaded, find
-from prowess_host.cli.exit_codes import DONE, FAILED
+from prowess_host.cli.exit_codes import DONE
 from prowess_host.cli.list_table import hints_of
 from prowess_host.cli.options import CommandId, ProjectOptions, json_option, project_options
 from prowess_host.cli.parameters import example_line, parameters_of, type_in_words
-from prowess_host.cli.projects import opened
-from prowess_host.cli.terminal import Style, complain, console, table, width, wrapped
+from prowess_host.cli.projects import find, opened
+from prowess_host.cli.terminal import Style, console, pretty, table, width, wrapped
 
 __all__ = ["command", "show_usage"]
 
@@ -48,18 +46,14 @@ Examples:
 def command(where: ProjectOptions, name: str, *, profiles: tuple[str, ...], as_json: bool) -> int:
     """Show COMMAND: its purpose, parameters, hints and policies, and a line that calls it."""
     chosen = tuple(BUILT_IN) if "all" in profiles else profiles
-    try:
-        contract, usual, limits = asyncio.run(_contract(where, name))
-    except NotLoaded as error:
-        complain(str(error))
-        return FAILED
+    contract, usual, limits = asyncio.run(_contract(where, name))
     if as_json:
         data = {
             **contract.to_json(),
             **({"limits": limits.to_json()} if limits else {}),
             "profiles": {each: _schemas(contract, each) for each in chosen or BUILT_IN},
         }
-        print(json.dumps(data, indent=2, ensure_ascii=False))
+        print(pretty(data))
     elif chosen:
         _show_schemas(contract, chosen)
     else:
@@ -69,11 +63,7 @@ def command(where: ProjectOptions, name: str, *, profiles: tuple[str, ...], as_j
 
 async def show_usage(where: ProjectOptions, name: str) -> int:
     """The help of `prowess call` for one command."""
-    try:
-        contract, _, _ = await _contract(where, name)
-    except NotLoaded as error:
-        complain(str(error))
-        return FAILED
+    contract, _, _ = await _contract(where, name)
     style = Style.of(sys.stdout)
     lines = [f"Usage: prowess call {contract.id} [KEY=VALUE | --KEY VALUE | '{{JSON}}' | -]...", ""]
     lines += wrapped(contract.summary or contract.id, style)
@@ -199,7 +189,7 @@ def _show_schemas(contract: Contract, profiles: tuple[str, ...]) -> None:
     for profile in profiles:
         if len(profiles) > 1:
             print(style(profile, "bold"))
-        text = json.dumps(_schemas(contract, profile), indent=2, ensure_ascii=False)
+        text = pretty(_schemas(contract, profile))
         if style.colours:
             from rich.json import JSON
 

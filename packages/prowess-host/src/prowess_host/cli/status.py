@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from typing import Any
 
@@ -13,7 +12,7 @@ from prowess_host.cli.connections import needed_by, problem_lines, shown_path, t
 from prowess_host.cli.exit_codes import DONE, FAILED
 from prowess_host.cli.options import ProjectOptions, json_option, project_options
 from prowess_host.cli.projects import agents_of, check_project, settings_of
-from prowess_host.cli.terminal import Style
+from prowess_host.cli.terminal import Style, pretty
 from prowess_host.clients.connecting import ServerEntry, connections_of
 from prowess_host.clients.machine import Machine
 from prowess_host.clients.table import CLIENTS
@@ -66,7 +65,7 @@ def _as_json(both: list[tuple[ServerEntry, Trial | None]], agents: list[str]) ->
         }
         for connection, trial in both
     ]
-    return json.dumps({"connections": rows, **({"cluster": agents} if agents else {})}, indent=2, ensure_ascii=False)
+    return pretty({"connections": rows, **({"cluster": agents} if agents else {})})
 
 
 def _as_text(both: list[tuple[ServerEntry, Trial | None]], where: ProjectOptions, machine: Machine) -> str:

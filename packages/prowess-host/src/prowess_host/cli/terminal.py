@@ -6,6 +6,7 @@ rich is imported by `console()` only.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -15,6 +16,7 @@ from collections.abc import Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TextIO
 from unicodedata import combining, east_asian_width
 
+from prowess.contracts.visible import visible
 from prowess.frozen import frozen
 
 if TYPE_CHECKING:
@@ -24,10 +26,10 @@ __all__ = [
     "Style",
     "complain",
     "console",
-    "harmless",
     "has_colours",
     "interruptible",
     "plural",
+    "pretty",
     "table",
     "width",
     "wrapped",
@@ -79,19 +81,15 @@ class Style:
         return f"\x1b[{';'.join(_CODES[look] for look in looks)}m{text}\x1b[0m"
 
 
-def harmless(text: str) -> str:
-    """A text of others for a terminal: control and hidden characters are escapes."""
-    if text.isprintable():
-        return text
-    from prowess.contracts.hidden import shown  # rare
-
-    return shown(text)
+def pretty(data: Any) -> str:
+    """JSON for people, and for programs that read what people read."""
+    return json.dumps(data, indent=2, ensure_ascii=False)
 
 
 def complain(message: str) -> None:
     """Print an error on stderr."""
     style = Style.of(sys.stderr)
-    print(f"{style('prowess:', 'bold', 'red')} {harmless(message)}", file=sys.stderr)
+    print(f"{style('prowess:', 'bold', 'red')} {visible(message)}", file=sys.stderr)
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -117,7 +115,7 @@ def table(
     A text that is too long is cut, or continues on further lines if the table `wraps`. On a very narrow terminal it then
     stands on lines of its own, and without `wraps` the other columns are cut, too.
     """
-    rows = [[harmless(cell).replace("\n", " ") for cell in row] for row in rows]
+    rows = [[visible(cell).replace("\n", " ") for cell in row] for row in rows]
     widths = [max(_cells(row[column]) for row in rows) for column in range(len(rows[0]))]
     others = sum(widths) - widths[yields] + len(_GAP) * (len(widths) - 1)
     widths[yields] = max(min(widths[yields], columns - others), min(widths[yields], _LEAST))
@@ -177,7 +175,7 @@ def wrapped(text: str, style: Style, *looks: str, hanging: int = 2) -> list[str]
     """Wrap a text to the width of the terminal, with its further lines indented more."""
     lines: list[str] = []
     indent = " " * (2 + hanging)
-    for part in harmless(text).splitlines():
+    for part in visible(text).splitlines():
         lines += textwrap.wrap(
             part,
             width(sys.stdout),

@@ -19,9 +19,10 @@ from prowess.errors import ProwessError
 from prowess.jsontypes import JsonObject
 from prowess_host.cli.exit_codes import DONE
 from prowess_host.cli.options import ProjectOptions, project_options
-from prowess_host.cli.projects import opened, unknown_command
-from prowess_host.cli.records import CALL_ID, record_of, short_id, unboxed
+from prowess_host.cli.projects import find, opened
+from prowess_host.cli.records import CALL_ID, record_of, short_id
 from prowess_host.cli.replay import completed_arguments
+from prowess_host.cli.results import unboxed
 from prowess_host.records.reading import RUNNING, RecordedCall
 from prowess_host.records.redaction import MASK
 
@@ -49,10 +50,7 @@ async def _write(where: ProjectOptions, call: RecordedCall, words: Sequence[str]
     if call.kind in (RUNNING, "lost", "cancelled", "input_required"):
         raise ProwessError(f"{call.id} has no result to test for: it is {call.kind}")
     async with opened(where) as project:
-        await project.load(call.command)
-        contract = await project.contract_of(call.command)
-        if contract is None:
-            raise unknown_command(call.command, project.catalog())
+        contract = await find(project, call.command)
     arguments = completed_arguments(call, words, contract, "prowess test-from")
     name = re.sub(r"\W", "_", f"{call.command}_{short_id(call)}")
     file = Path(target) if target else where.root / "tests" / f"test_{name}.py"
@@ -115,13 +113,7 @@ def _checks(call: RecordedCall, contract: Contract) -> list[str]:
             f"assert outcome.text.startswith({_literal(text[: min(max(len(text) // 2, 1), 80)])})  # the record keeps the beginning",
         ]
     if "structuredContent" in result:
-        structured = result["structuredContent"]
-        value: Any = (
-            structured
-            if contract.output.schema and contract.output.schema.get("type") == "object"
-            else unboxed(structured)
-        )
-        return [kind, f"assert {_literal(value)} == outcome.value"]
+        return [kind, f"assert {_literal(unboxed(result['structuredContent'], contract))} == outcome.value"]
     return [kind, f"assert {_literal(text)} == outcome.text"]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from prowess.contracts.hidden import shown
+from prowess.contracts.visible import visible
 from prowess.errors import ProwessError, SettingsError
 from prowess.frozen import frozen
 from prowess.settings.files import CONFIG_FILE
@@ -163,14 +163,14 @@ def _shown(
     lines = [f"{style(name, 'bold')} brings {plural(len(contracts), 'command')}{':' if contracts else '.'}"]
     for contract in contracts:
         hints = ", ".join(hints_of(contract))
-        lines.append(f"  {contract.id}  {shown(contract.summary)}" + (f"  ({hints})" if hints else ""))
+        lines.append(f"  {contract.id}  {visible(contract.summary)}" + (f"  ({hints})" if hints else ""))
         rest = contract.description.removeprefix(contract.summary).strip()
-        lines += [f"      {line}" for line in shown(rest).splitlines()]  # models read all of it
+        lines += [f"      {line}" for line in visible(rest).splitlines()]  # models read all of it
     if folders:
         lines += [
             "It brings the skills in these folders. Read them: they run without another question, also after an update."
         ]
-        lines += [f"  {shown(folder)}" for folder in folders]
+        lines += [f"  {visible(folder)}" for folder in folders]
     lines += ["", f"Its limits: {limits.in_words() if limits else 'none: it has your permissions'}."]
     try:
         before = sandbox.limits(name)

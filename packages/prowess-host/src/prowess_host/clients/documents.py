@@ -31,8 +31,6 @@ class ClientFileError(ProwessError):
     def __init__(self, file: Path, reason: str, remedy: str, line: int | None = None) -> None:
         place = f"{file}:{line}" if line else str(file)
         super().__init__(f"{place}: {reason}. The file was left as it is; {remedy}")
-        self.file = file
-        self.line = line
 
 
 @frozen

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from prowess_host.clients.text_edits import Unreadable, indentation_of, line_of, newline_of
+from prowess_host.clients.text_edits import Unreadable, indentation_of, line_of, nested, newline_of
 
 __all__ = ["drop", "parse", "put"]
 
@@ -35,14 +35,14 @@ def put(text: str, path: Sequence[str], value: Any) -> str:
     """The text with a value at a path. Objects are merged member by member, so that only differences are written."""
     root = _read(text)
     if root.is_missing:
-        return _document(text, _nested(path, value))
+        return _document(text, nested(path, value))
     node = root
     for depth, name in enumerate(path):
         if node.members is None:
             raise Unreadable(line_of(text, node.start), _not_object(path[:depth]))
         member = node.member(name)
         if member is None:
-            return _inserted(text, node, name, _nested(path[depth + 1 :], value))
+            return _inserted(text, node, name, nested(path[depth + 1 :], value))
         node = member.value
     return _merged(text, node, path, value)
 
@@ -201,12 +201,6 @@ class _Reader:
 def _not_object(path: Sequence[str]) -> str:
     where = json.dumps(".".join(path)) if path else "the whole file"
     return f"{where} must be an object in braces"
-
-
-def _nested(path: Sequence[str], value: Any) -> Any:
-    for name in reversed(path):
-        value = {name: value}
-    return value
 
 
 def _document(text: str, value: Any) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from prowess.errors import ProwessError
 
-__all__ = ["Unreadable", "indentation_of", "line_of", "newline_of"]
+__all__ = ["Unreadable", "indentation_of", "line_of", "nested", "newline_of"]
 
 
 class Unreadable(ProwessError):
@@ -32,3 +35,10 @@ def indentation_of(text: str, offset: int) -> str:
     start = text.rfind("\n", 0, offset) + 1
     line = text[start:offset] if offset > start else text[start:]
     return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def nested(path: Sequence[str], value: Any) -> Any:
+    """Data in which the path leads to a value."""
+    for name in reversed(path):
+        value = {name: value}
+    return value

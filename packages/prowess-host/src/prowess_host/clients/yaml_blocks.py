@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from prowess_host.clients.text_edits import Unreadable, newline_of
+from prowess_host.clients.text_edits import Unreadable, nested, newline_of
 
 __all__ = ["drop", "parse", "put"]
 
@@ -31,16 +31,16 @@ def put(text: str, path: Sequence[str], value: Any) -> str:
     newline = newline_of(text)
     if root is None:
         start = text if not text or text.endswith("\n") else text + newline
-        return start + _lines(_nested(path, value), 0, newline)
+        return start + _lines(nested(path, value), 0, newline)
     node = root
     for depth, name in enumerate(path):
         _check_block(node, path[:depth])
         member = _member(node, name)
         if member is None:
-            return _inserted(text, node, {name: _nested(path[depth + 1 :], value)}, newline)
+            return _inserted(text, node, {name: nested(path[depth + 1 :], value)}, newline)
         key, node = member
         if depth < len(path) - 1 and _is_empty(node):
-            return _replaced(text, key, node, {name: _nested(path[depth + 1 :], value)}, newline)
+            return _replaced(text, key, node, {name: nested(path[depth + 1 :], value)}, newline)
         if depth == len(path) - 1:
             return _replaced(text, key, node, {name: value}, newline)
     raise AssertionError(path)
@@ -118,12 +118,6 @@ def _last_line(node: Any) -> int:
 
 
 # --- writing --------------------------------------------------------------------------------------
-
-
-def _nested(path: Sequence[str], value: Any) -> Any:
-    for name in reversed(path):
-        value = {name: value}
-    return value
 
 
 def _inserted(text: str, node: Any, member: Mapping[str, Any], newline: str) -> str:

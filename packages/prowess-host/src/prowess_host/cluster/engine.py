@@ -75,7 +75,6 @@ _LAST_SEQUENCE: Final = "Nats-Expected-Last-Subject-Sequence"
 class Message(NamedTuple):
     """A message that a subscription received. Answer it by publishing to `reply`, unless that is empty."""
 
-    subject: str
     data: bytes
     reply: str
 
@@ -88,11 +87,10 @@ class BucketEntry(NamedTuple):
 
 
 class EngineSubscription:
-    """Passes messages to `handler` until it is cancelled, also after a reconnect. Subscriptions with one `queue` share the messages."""
+    """Passes messages to `handler` until it is cancelled, also after a reconnect."""
 
-    def __init__(self, engine: EngineConnection, subject: str, handler: Callable[[Message], None], queue: str) -> None:
+    def __init__(self, engine: EngineConnection, subject: str, handler: Callable[[Message], None]) -> None:
         self.subject = subject
-        self.queue = queue
         self._engine = engine
         self._handler = handler
 
@@ -104,7 +102,7 @@ class EngineSubscription:
         """Handle one message. nats-py calls this for one message after the other."""
         await self._engine.usable.wait()  # the handler may publish an answer
         try:
-            self._handler(Message(message.subject, message.data, message.reply))
+            self._handler(Message(message.data, message.reply))
         except Exception:  # noqa: BLE001 - a fault with one message must not end the others
             _log.exception("a message to %s could not be handled", message.subject)
 
@@ -135,10 +133,10 @@ class _Client(Client):
 class EngineConnection:
     """The connection of one process. `start` it in a running event loop, and `close` it at the end."""
 
-    def __init__(self, settings: Settings, *, url: str = "") -> None:
-        """`url` replaces `cluster.url` of the settings. Raises `SettingsError` for settings that cannot be used."""
+    def __init__(self, settings: Settings) -> None:
+        """Raises `SettingsError` for settings that cannot be used."""
         own = settings.own.cluster
-        self._servers = _addresses(url or own.url or "")
+        self._servers = _addresses(own.url or "")
         if not _NAME.fullmatch(own.name):
             raise SettingsError(f"cluster.name must be letters, digits, - and _, not {own.name!r}")
         self.name = own.name
@@ -178,16 +176,6 @@ class EngineConnection:
         """Whether it is up or gone, for how long, and why, for messages."""
         seconds = time.monotonic() - self.since
         return f"up for {seconds:.0f} s" if self.up else f"gone for {seconds:.0f} s: {self.reason}"
-
-    @property
-    def most(self) -> int:
-        """Bytes of the largest message that the engine takes."""
-        return self._client.max_payload if self._client is not None else 0
-
-    @property
-    def waiting(self) -> int:
-        """Bytes that wait to be sent."""
-        return self._client.pending_data_size if self._client is not None else 0
 
     def start(self) -> None:
         """Connect, in the background."""
@@ -300,12 +288,12 @@ class EngineConnection:
         """A subject of this cluster. Parts consist of letters, digits, - and _."""
         return ".".join(("prowess", self.name, *parts))
 
-    def publish(self, subject: str, data: bytes, *, reply: str = "") -> None:
+    def publish(self, subject: str, data: bytes) -> None:
         """Send a message to all subscribers, in order. Returns at once; the message may be lost with the connection."""
         client = self._connected()
         if client.pending_data_size > _MOST_WAITING:
             raise EngineError(self.address, f"{client.pending_data_size} bytes wait for it to read")
-        sending = client.publish(subject, data, reply)
+        sending = client.publish(subject, data)
         try:
             sending.send(None)  # it never waits, since nats-py has no limit of its own on pending bytes
         except StopIteration:
@@ -314,16 +302,16 @@ class EngineConnection:
             raise EngineError(self.address, _text_of(error)) from error
         sending.close()
 
-    def subscribe(self, subject: str, handler: Callable[[Message], None], *, queue: str = "") -> EngineSubscription:
+    def subscribe(self, subject: str, handler: Callable[[Message], None]) -> EngineSubscription:
         """Receive the messages to a subject, on this connection and all later ones."""
-        subscription = EngineSubscription(self, subject, handler, queue)
+        subscription = EngineSubscription(self, subject, handler)
         self._subscriptions[subscription] = None
         if self._client is not None:
             self._start_task(self._listen(self._client, subscription))
         return subscription
 
     async def _listen(self, client: Client, subscription: EngineSubscription) -> None:
-        known = await client.subscribe(subscription.subject, subscription.queue, subscription.handle)  # pyright: ignore[reportUnknownMemberType] - as nats-py is
+        known = await client.subscribe(subscription.subject, cb=subscription.handle)  # pyright: ignore[reportUnknownMemberType] - as nats-py is
         if subscription in self._subscriptions:
             self._subscriptions[subscription] = known
         else:
@@ -561,11 +549,11 @@ class Bucket:
         """Delete a key."""
         await self._engine.kept(self._stream, lambda js: js.purge_stream(self._name, subject=f"{self._prefix}{key}"))
 
-    async def keys(self, pattern: str = ">") -> list[str]:
-        """The sorted keys that match a subject pattern."""
+    async def keys(self) -> list[str]:
+        """The sorted keys."""
 
         async def work(js: JetStreamContext) -> list[str]:
-            found = (await js.stream_info(self._name, f"{self._prefix}{pattern}")).state.subjects or {}
+            found = (await js.stream_info(self._name, f"{self._prefix}>")).state.subjects or {}
             return sorted(subject.removeprefix(self._prefix) for subject in found)
 
         return await self._engine.kept(self._stream, work)

@@ -17,7 +17,6 @@ class EngineError(ProwessError):
 
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(f"the engine at {address}: {reason}")
-        self.reason = reason
 
 
 class NoSubscriber(EngineError):

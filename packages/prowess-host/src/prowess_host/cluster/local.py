@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -85,28 +83,10 @@ class LocalEngine:
         self._port = int(json.loads(ports.read_text("utf-8"))["nats"][0].rpartition(":")[2])
         ports.unlink()
 
-    def kill(self) -> None:
-        """Kill it, as a crash would, and wait for its end."""
-        self._signal(signal.SIGKILL)
-        self.stop()
-
-    def pause(self) -> None:
-        """Freeze it: it keeps its connections and answers nothing."""
-        self._signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Continue after `pause`."""
-        self._signal(signal.SIGCONT)
-
-    def _signal(self, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self._pid, number)
-
     def stop(self) -> None:
         """Let it shut down, and wait for its end."""
         guard, self._guard = self._guard, None
         if guard is not None:
-            self.resume()
             guard.communicate()
 
 

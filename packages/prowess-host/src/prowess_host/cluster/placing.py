@@ -53,15 +53,9 @@ def labels_of(run_on: str) -> frozenset[str]:
     return frozenset(filter(None, re.split(r"[,\s]+", run_on)))
 
 
-def choose(
-    candidates: Sequence[C], draw: Random, needed: Collection[str] = (), *, avoid: Collection[str] = ()
-) -> C | None:
-    """The candidate for the next worker or call; `None` if none has the labels and a free slot.
-
-    `avoid` names candidates that have just refused or failed. They are the last choice.
-    """
+def choose(candidates: Sequence[C], draw: Random, needed: Collection[str] = ()) -> C | None:
+    """The candidate for the next worker or call; `None` if none has the labels and a free slot."""
     able = [each for each in candidates if each.busy < each.slots and each.labels.issuperset(needed)]
-    able = [each for each in able if each.name not in avoid] or able
     if len(able) < 2:
         return able[0] if able else None
     first = _drawn(able, draw)

@@ -13,7 +13,7 @@ import importlib.resources
 import json
 import secrets
 import time
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -22,14 +22,13 @@ from typing import TYPE_CHECKING, Any, Final
 from prowess.errors import ProwessError
 from prowess.jsontypes import JsonObject, json_bytes
 from prowess_host.dev.messages import PageRequest, PageResponse, PageStream, json_response, text_response
+from prowess_host.project import NotifiedClient, Project
 from prowess_host.records.reading import CallFilter, NoSuchCall, RecordedCall, RecordReader
 
 if TYPE_CHECKING:
     from prowess.contracts.catalog import Catalog, Failure
     from prowess.contracts.contract import Contract
     from prowess_host.catalog.listing import Listing
-    from prowess_host.project import Project
-    from prowess_host.protocol.kinds import KindRow
 
 __all__ = ["DevApp"]
 
@@ -48,7 +47,7 @@ _MOST_CALLS: Final = 100
 _SUMMARY: Final = 200
 
 
-class DevApp:
+class DevApp(NotifiedClient):
     """The page of one project. Set its port before the first request."""
 
     def __init__(self, project: Project, record: RecordReader) -> None:
@@ -74,18 +73,6 @@ class DevApp:
     def _notify(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
-
-    def lists_changed(self, rows: Collection[KindRow]) -> None:
-        """Do nothing: one process serves here."""
-
-    def resource_updated(self, uri: str) -> None:
-        """Does nothing: the page subscribes to no resource."""
-
-    def updates_missed(self) -> None:
-        """Does nothing: as above."""
-
-    def close(self) -> None:
-        """Does nothing: the server of the page ends with the project."""
 
     # Requests
 

@@ -19,7 +19,6 @@ class PageRequest:
     method: str
     path: str
     """Decoded, without the query."""
-    query: Mapping[str, str] = field(default_factory=dict[str, str])
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     """With lower-case names."""
     body: bytes = b""
@@ -39,7 +38,6 @@ class PageStream:
     """A response of server-sent events."""
 
     parts: AsyncGenerator[bytes]
-    type: str = "text/event-stream"
 
 
 Handler: TypeAlias = Callable[[PageRequest], Awaitable["PageResponse | PageStream"]]

@@ -111,9 +111,8 @@ async def _read(reader: asyncio.StreamReader) -> PageRequest | None:
     if not length.isascii() or not length.isdigit() or int(length) > _MOST_BODY:
         raise ValueError("the body of the request is too long, or of unknown length")
     body = await reader.readexactly(int(length))
-    target = urllib.parse.urlsplit(parts[1])
-    query = dict(urllib.parse.parse_qsl(target.query))
-    return PageRequest(parts[0], urllib.parse.unquote(target.path), query, headers, body)
+    path = urllib.parse.urlsplit(parts[1]).path
+    return PageRequest(parts[0], urllib.parse.unquote(path), headers, body)
 
 
 async def _answered(
@@ -138,7 +137,7 @@ async def _gone(reader: asyncio.StreamReader) -> None:
 
 
 async def _stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answer: PageStream) -> None:
-    _head(writer, 200, {"Content-Type": answer.type, "Connection": "close"})
+    _head(writer, 200, {"Content-Type": "text/event-stream", "Connection": "close"})
     await writer.drain()
     gone = asyncio.ensure_future(_gone(reader))
     parts = aiter(answer.parts)

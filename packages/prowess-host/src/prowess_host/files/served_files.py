@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from prowess.contracts.catalog import Failure
+from prowess.contracts.visible import visible
 from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject
 from prowess_host.files.folders import LARGEST, FoundFile, list_files, read_file, read_pattern
@@ -159,7 +160,7 @@ def _add_file(index: Index, uri: str, folder: str, found: FoundFile, *, name: st
     import mimetypes  # not on the way to the first answer
 
     mime_type = mimetypes.guess_type(found.path)[0]
-    name, description = _visible(name), _visible(description)
+    name, description = visible(name), visible(description)
     given: JsonObject = {
         "uri": uri,
         "name": name,
@@ -170,15 +171,6 @@ def _add_file(index: Index, uri: str, folder: str, found: FoundFile, *, name: st
     definition = {key: value for key, value in given.items() if value is not None}
     file = index.files[uri] = ServedFile(uri, folder, found, definition)
     return file
-
-
-def _visible(text: str) -> str:
-    """A name of a file as people may see it: hidden characters are escapes."""
-    if text.isprintable():
-        return text
-    from prowess.contracts.hidden import shown  # rare
-
-    return shown(text)
 
 
 def _skill_folders(folders: Iterable[Path]) -> Iterator[Path]:

@@ -1,27 +1,27 @@
 """One HTTP request and its response: bounded bodies, complete responses, and streams that end when the client disconnects.
 
-Independent of the kind of connection, see `RequestConnection`. Streams send by callbacks, so that a request that is answered soon needs
-neither a task nor a timer.
+Streams send by callbacks, so that a request that is answered soon needs neither a task nor a timer.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from prowess.jsontypes import json_bytes
 from prowess_host.http.binding import RefusedRequest
 from prowess_host.http.replies import COMMENT, JSON_TYPE
 from prowess_host.protocol.rpc import RpcError
 
 if TYPE_CHECKING:
     from prowess_host.http.headers import Headers
+    from prowess_host.http.http1 import Http1
     from prowess_host.http.replies import PendingResponse
 
-__all__ = ["UNASKED", "Exchange", "Field", "RequestConnection", "dump_json", "status_line"]
+__all__ = ["UNASKED", "Exchange", "Field", "status_line"]
 
 Field: TypeAlias = tuple[bytes, bytes]
 _CLOSE: Final = (b"connection", b"close")
@@ -37,51 +37,12 @@ _ODD: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _STATUS_LINES: Final[dict[int, bytes]] = {}
 
 
-def dump_json(value: Any) -> bytes:
-    """Encode JSON for a response."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-
-
 def status_line(status: int) -> bytes:
     """The first line of a response."""
     line = _STATUS_LINES.get(status)
     if line is None:
         line = _STATUS_LINES[status] = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode()
     return line
-
-
-class RequestConnection(Protocol):
-    """The connection of a request."""
-
-    @property
-    def is_blocked(self) -> bool:
-        """Whether the client reads too slowly."""
-        ...
-
-    @property
-    def date(self) -> bytes:
-        """The header line with the date."""
-        ...
-
-    def address(self, headers: Headers) -> str:
-        """The address of the client of a request."""
-        ...
-
-    def write(self, data: bytes) -> None:
-        """Send bytes."""
-        ...
-
-    def read_on(self, *, needed: bool) -> None:
-        """Read the rest of the body, or pause reading."""
-        ...
-
-    def look_after(self, seconds: float) -> None:
-        """Call `tick` of the exchange after this many seconds at the latest."""
-        ...
-
-    def finish(self, exchange: Exchange) -> None:
-        """Called when the response is complete."""
-        ...
 
 
 class Exchange:
@@ -115,7 +76,7 @@ class Exchange:
         "wants_continue",
     )
 
-    def __init__(self, wire: RequestConnection, method: str, path: str, headers: Headers) -> None:
+    def __init__(self, wire: Http1, method: str, path: str, headers: Headers) -> None:
         self._wire = wire
         self.method = method
         self.path = path
@@ -226,7 +187,7 @@ class Exchange:
 
     def json(self, status: int, value: Any, *fields: Field) -> None:
         """Answer with JSON."""
-        self.answer(status, dump_json(value), JSON_TYPE, *fields)
+        self.answer(status, json_bytes(value), JSON_TYPE, *fields)
 
     def answer(self, status: int, body: bytes = b"", *fields: Field) -> None:
         """Send a complete response, unless the client has disconnected."""

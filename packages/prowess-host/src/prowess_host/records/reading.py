@@ -28,6 +28,7 @@ _FINE: Final = ("ok", RUNNING, "input_required")
 _BUSY: Final = 2.0
 _SELECT: Final = f"SELECT number, {', '.join(COLUMNS)} FROM calls"  # noqa: S608 - names of ours
 _LAST: Final = "last"
+_MOST: Final = 1000
 
 
 class NoSuchCall(ProwessError):
@@ -139,10 +140,10 @@ class RecordReader:
         found = self._ask(f"{_SELECT} WHERE {conditions} ORDER BY began DESC, number DESC LIMIT ?", *values, most)
         return found[::-1]
 
-    def after(self, number: int, only: CallFilter, most: int = 1000) -> list[RecordedCall]:
+    def after(self, number: int, only: CallFilter) -> list[RecordedCall]:
         """The calls that are new or have changed since a number."""
         conditions, values = only.conditions()
-        return self._ask(f"{_SELECT} WHERE number > ? AND {conditions} ORDER BY number LIMIT ?", number, *values, most)
+        return self._ask(f"{_SELECT} WHERE number > ? AND {conditions} ORDER BY number LIMIT ?", number, *values, _MOST)
 
     def last_number(self) -> int:
         """The number of the last change; 0 for an empty record."""

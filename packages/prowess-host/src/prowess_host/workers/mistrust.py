@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 
 from prowess.contracts.contract import Contract
 from prowess.contracts.hidden import hidden_in_data, hidden_of
+from prowess.contracts.visible import visible
 from prowess.skills.stamps import read
 from prowess.skills.texts import pack, unpack
 from prowess.worker.link import Frame
@@ -28,7 +29,6 @@ from prowess_host.workers.shapes import (
     check_payload,
     check_view,
     questions,
-    visible,
 )
 
 __all__ = ["sound"]

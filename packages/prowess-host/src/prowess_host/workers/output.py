@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from prowess.contracts.visible import visible
 from prowess.worker.output import END, LABEL_END, NUMBER_END, START
 
 __all__ = ["LabelledLines"]
@@ -87,9 +88,7 @@ class LabelledLines:
             self._on_print(int(number), line)
         label = command if is_call else label
         if self._limited:
-            from prowess.contracts.hidden import shown
-
             if label != self._label and not label.startswith(f"{self._limited}.".encode()):
                 label = self._label
-            label, line = (shown(text.decode("utf-8", "backslashreplace")).encode() for text in (label, line))
+            label, line = (visible(text.decode("utf-8", "backslashreplace")).encode() for text in (label, line))
         lines.append(b"[%b] %b\n" % (label, line))

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias, cast
 
-from prowess.contracts.hidden import shown
 from prowess.contracts.kinds import COMPLETION, KINDS, PROMPT, RESOURCE
+from prowess.contracts.visible import visible
 from prowess.jsontypes import JsonObject
 
 __all__ = [
@@ -23,7 +23,6 @@ __all__ = [
     "check_payload",
     "check_view",
     "questions",
-    "visible",
 ]
 
 OUTCOME: Final = "outcome"
@@ -285,14 +284,3 @@ def questions(sent: JsonObject) -> JsonObject:
         _demand(_object(checks), kept, "a question of another shape")
         found[key] = {"ask": ask, **visible(kept)}
     return found
-
-
-def visible(value: Any) -> Any:
-    """JSON data with hidden characters written as escapes."""
-    if isinstance(value, str):
-        return value if value.isprintable() else shown(value)
-    if isinstance(value, dict):
-        return {visible(name): visible(item) for name, item in cast("JsonObject", value).items()}
-    if isinstance(value, list):
-        return [visible(item) for item in cast("list[Any]", value)]
-    return value
