@@ -66,6 +66,7 @@ Shape = Annotated[Union[Circle, Square], Field(discriminator="kind")]
         row("O-3", "a list", list[int], {"items": {"type": "integer"}, "type": "array"}),
         row("O-3", "a mapping", dict[str, str], {"additionalProperties": {"type": "string"}, "type": "object"}),
         row("O-4", "a literal", Literal["fast", "accurate"], {"enum": ["fast", "accurate"], "type": "string"}),
+        row("O-4", "a literal of one word", Literal["chat"], {"enum": ["chat"], "type": "string"}),
         row(
             "O-7",
             "a described integer",

@@ -25,42 +25,7 @@ from prowess.contracts.contract import OutputShape
 from prowess.profiles.profile import BUILT_IN
 from prowess.schemas.walk import visit
 
-# Input: the OpenMCP document
-
-
-def analytics(a: int, count: int = 1, tags: list[str] | None = None): ...
-
-
-@pytest.mark.parametrize("_case", [pytest.param(None, id="O-1 analytics")])
-def test_defaults_and_nullables_are_optional(_case: None) -> None:
-    """What has a default is not required, and says which one it has."""
-    schema = shown_input("openmcp", analytics)
-
-    assert "object" == schema["type"]
-    assert ["a"] == schema["required"]
-    assert 1 == schema["properties"]["count"]["default"]
-    assert "array" in [branch.get("type") for branch in schema["properties"]["tags"]["anyOf"]]
-
-
-def o2(name: str, age: int, active: bool = True): ...
-
-
-def o3(values: list[int], metadata: dict[str, str]): ...
-
-
-def o4(mode: Literal["fast", "accurate"], only: Literal["chat"]): ...
-
-
-def o5(limit: Optional[int] = None): ...
-
-
-def o6(): ...
-
-
-def o7(a: Annotated[int, Field(description="an int", ge=1)]): ...
-
-
-def o8(a, b=3): ...
+# Input: parameters of every kind
 
 
 def o12(*, title: str, x: int, default: int, description: str, properties: str, examples: str): ...
@@ -70,96 +35,6 @@ def o13(user: User): ...
 
 
 def o14(c: Color): ...
-
-
-OPEN_AT_ALL = {"additionalProperties": False, "type": "object"}
-
-
-@pytest.mark.parametrize(
-    ("function", "expected"),
-    [
-        pytest.param(
-            o2,
-            {
-                **OPEN_AT_ALL,
-                "properties": {
-                    "name": {"type": "string", "description": "Parameter name"},
-                    "age": {"type": "integer", "description": "Parameter age"},
-                    "active": {"type": "boolean", "description": "Parameter active", "default": True},
-                },
-                "required": ["name", "age"],
-            },
-            id="O-2 primitives",
-        ),
-        pytest.param(
-            o3,
-            {
-                **OPEN_AT_ALL,
-                "properties": {
-                    "values": {"items": {"type": "integer"}, "type": "array", "description": "Parameter values"},
-                    "metadata": {
-                        "additionalProperties": {"type": "string"},
-                        "type": "object",
-                        "description": "Parameter metadata",
-                    },
-                },
-                "required": ["values", "metadata"],
-            },
-            id="O-3 containers",
-        ),
-        pytest.param(
-            o4,
-            {
-                **OPEN_AT_ALL,
-                "properties": {
-                    "mode": {"enum": ["fast", "accurate"], "type": "string", "description": "Parameter mode"},
-                    "only": {"enum": ["chat"], "type": "string", "description": "Parameter only"},
-                },
-                "required": ["mode", "only"],
-            },
-            id="O-4 literals",
-        ),
-        pytest.param(
-            o5,
-            {
-                **OPEN_AT_ALL,
-                "properties": {
-                    "limit": {
-                        "anyOf": [{"type": "integer"}, {"type": "null"}],
-                        "default": None,
-                        "description": "Parameter limit",
-                    }
-                },
-            },
-            id="O-5 optional",
-        ),
-        pytest.param(o6, {**OPEN_AT_ALL, "properties": {}}, id="O-6 no parameters"),
-        pytest.param(
-            o7,
-            {
-                **OPEN_AT_ALL,
-                "properties": {"a": {"description": "an int", "minimum": 1, "type": "integer"}},
-                "required": ["a"],
-            },
-            id="O-7 annotated",
-        ),
-        pytest.param(
-            o8,
-            {
-                **OPEN_AT_ALL,
-                "properties": {
-                    "a": {"description": "Parameter a"},
-                    "b": {"default": 3, "description": "Parameter b"},
-                },
-                "required": ["a"],
-            },
-            id="O-8 untyped",
-        ),
-    ],
-)
-def test_openmcp_shows_parameters_as_its_document_does(function: Callable[..., Any], expected: dict[str, Any]) -> None:
-    """The examples of the document, to the letter."""
-    assert expected == shown_input("openmcp", function)
 
 
 @pytest.mark.parametrize("profile", BUILT_IN)
@@ -249,122 +124,20 @@ def test_full_shows_json_schema_as_it_is() -> None:
 # Input: omni
 
 
-def search_code(
-    *,
-    query: Annotated[str, Field(description="Search query string")],
-    file_pattern: Annotated[str, Field(description="File match pattern")] = "*.py",
-    case_sensitive: Annotated[bool, Field(description="Whether to be case-sensitive")] = False,
-    max_results: Annotated[int, Field(description="Maximum number of results")] = 100,
-    encoding: Annotated[Literal["utf-8", "gbk"], Field(description="File encoding")] = "utf-8",
-    exclude_patterns: Annotated[list[str] | None, Field(description="List of exclude patterns")] = None,
-): ...
-
-
-def example(required_param: str, optional_param: str = "default", optional_list: list[str] | None = None): ...
-
-
-def m8(encoding: Literal["utf-8", "gbk"] = "utf-8"): ...
-
-
-def m9(exclude: list[str] | None = None): ...
-
-
-def all_defaults(a: int = 1, b: str = "test", c: bool = True): ...
-
-
 def table(metadata: dict[str, str], status: Literal["pending", "done"], one: Literal["x"]): ...
 
 
-@pytest.mark.parametrize(
-    ("function", "expected"),
-    [
-        pytest.param(
-            search_code,
-            {
-                "type": "object",
-                "properties": {
-                    "query": {"type": "string", "description": "Search query string"},
-                    "file_pattern": {"type": "string", "description": "File match pattern", "default": "*.py"},
-                    "case_sensitive": {
-                        "type": "boolean",
-                        "description": "Whether to be case-sensitive",
-                        "default": False,
-                    },
-                    "max_results": {"type": "integer", "description": "Maximum number of results", "default": 100},
-                    "encoding": {"type": "string", "enum": ["utf-8", "gbk"], "description": "File encoding"},
-                    "exclude_patterns": {
-                        "type": "array",
-                        "items": {"type": "string"},
-                        "description": "List of exclude patterns",
-                    },
-                },
-                "required": ["query"],
-            },
-            id="complete example",
-        ),
-        pytest.param(
-            example,
-            {
-                "type": "object",
-                "properties": {
-                    "required_param": {"type": "string"},
-                    "optional_param": {"type": "string", "default": "default"},
-                    "optional_list": {"type": "array", "items": {"type": "string"}},
-                },
-                "required": ["required_param"],
-            },
-            id="generated schema",
-        ),
-        pytest.param(
-            table,
-            {
-                "type": "object",
-                "properties": {
-                    "metadata": {"type": "object"},
-                    "status": {"type": "string", "enum": ["pending", "done"]},
-                    "one": {"type": "string", "enum": ["x"]},
-                },
-                "required": ["metadata", "status", "one"],
-            },
-            id="table of types",
-        ),
-        pytest.param(o6, {"type": "object", "properties": {}, "required": []}, id="M-2 no parameters"),
-        pytest.param(
-            all_defaults,
-            {
-                "type": "object",
-                "properties": {
-                    "a": {"type": "integer", "default": 1},
-                    "b": {"type": "string", "default": "test"},
-                    "c": {"type": "boolean", "default": True},
-                },
-                "required": [],
-            },
-            id="M-3 all defaults",
-        ),
-        pytest.param(
-            m8,
-            {
-                "type": "object",
-                "properties": {"encoding": {"type": "string", "enum": ["utf-8", "gbk"]}},
-                "required": [],
-            },
-            id="M-8 literal",
-        ),
-        pytest.param(
-            m9,
-            {
-                "type": "object",
-                "properties": {"exclude": {"type": "array", "items": {"type": "string"}}},
-                "required": [],
-            },
-            id="M-9 optional list",
-        ),
-    ],
-)
-def test_omni_shows_parameters_as_its_guide_does(function: Callable[..., Any], expected: dict[str, Any]) -> None:
-    """The examples of the guide, to the letter."""
-    assert expected == shown_input("omni", function)
+def test_omni_shows_types_as_the_table_of_its_guide_does() -> None:
+    """And a choice of one word as an `enum`. The other examples of the guide are in `tests/contracts`."""
+    assert {
+        "type": "object",
+        "properties": {
+            "metadata": {"type": "object"},
+            "status": {"type": "string", "enum": ["pending", "done"]},
+            "one": {"type": "string", "enum": ["x"]},
+        },
+        "required": ["metadata", "status", "one"],
+    } == shown_input("omni", table)
 
 
 def test_omni_has_no_structured_results() -> None:
