@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
+import os
 import sys
 import threading
 import time
@@ -255,3 +256,22 @@ async def test_a_job_that_was_cancelled_before_its_thread_began_it_never_runs():
     assert ([], 0) == (ran, len(threads.abandoned))
     following.may_end.set()
     assert "next" == await next_one
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # of Python 3.12: what is tested is discouraged
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(None, 0), (SystemExit(), 0), (SystemExit(3), 3), (SystemExit("why"), 1), (ValueError("odd"), 1)],
+)
+async def test_a_child_that_a_function_has_forked_ends_when_the_function_does(error: BaseException | None, code: int):
+    """The parent may wait for it, and no thread of ours would ever end it."""
+
+    def fork() -> int:
+        pid = os.fork()
+        if pid:
+            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if error is not None:
+            raise error
+        return -1
+
+    assert code == await Threads(1).run(fork)

@@ -114,6 +114,16 @@ async def test_unknown_command_is_an_outcome(tmp_path: Path) -> None:
             6,
             "E: its message cannot be shown: TypeError",
         ),
+        (
+            "class E(Exception):\n    def __str__(self): raise SystemExit(3)\nraise E\n",
+            6,
+            "E: its message cannot be shown: SystemExit",
+        ),
+        (
+            "class E(SyntaxError):\n    filename = property(lambda self: 1 / 0)\nraise E\n",
+            None,
+            "E, which cannot be shown: ZeroDivisionError",
+        ),
         ("raise ValueError('\\udc80')\n", 4, r"ValueError: \udc80"),
         ("@skill_command\nclass F: ...\n", 4, "command 'F': a class cannot be a command"),
         ("x = '\0'\n", None, "source code string cannot contain null bytes"),

@@ -106,7 +106,7 @@ def message_of(error: BaseException) -> str:
     """The message of an exception, even if its `__str__` fails."""
     try:
         return str(error)
-    except Exception as failed:  # noqa: BLE001 - the code of an author may raise anything
+    except BaseException as failed:  # noqa: BLE001 - the code of an author may raise anything, also an exit
         return f"its message cannot be shown: {type(failed).__name__}"
 
 

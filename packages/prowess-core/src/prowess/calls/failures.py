@@ -27,10 +27,13 @@ def failure_of(error: BaseException, *, source: str, package: str, file: str | N
 
     The location is the one the error names, else the innermost line in a module of `package`, else just `file`.
     """
-    named = _named_location(error)
-    location = named or next(_lines_in(package, error), (file, None))
-    help_ = advice(error, location[0])
-    return Failure(source, f"{_reason(error, named)}. {help_}" if help_ else _reason(error, named), *location)
+    try:
+        named = _named_location(error)
+        location = named or next(_lines_in(package, error), (file, None))
+        help_ = advice(error, location[0])
+        return Failure(source, f"{_reason(error, named)}. {help_}" if help_ else _reason(error, named), *location)
+    except Exception as failed:  # noqa: BLE001 - an author's exception may raise anything when it is looked at
+        return Failure(source, f"{type(error).__name__}, which cannot be shown: {type(failed).__name__}", file)
 
 
 def is_interrupt(error: BaseException) -> bool:

@@ -10,12 +10,13 @@ import asyncio
 import contextlib
 import contextvars
 import logging
+import os
 import queue
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, NoReturn, Protocol, cast
 
 __all__ = ["Inline", "Lane", "Raised", "ThreadRunner", "Threads", "is_stuck", "stuck"]
 
@@ -63,7 +64,7 @@ class ThreadRunner(Protocol):
 class _Job:
     """One function to run, with its caller."""
 
-    __slots__ = ("abandoned", "begun", "context", "function", "future", "label", "late", "loop", "result")
+    __slots__ = ("abandoned", "begun", "context", "function", "future", "label", "late", "loop", "process", "result")
 
     def __init__(self, function: Callable[[], Any], late: Callable[[Any], object], label: str) -> None:
         self.function = function
@@ -74,13 +75,19 @@ class _Job:
         self.future: asyncio.Future[None] = self.loop.create_future()
         self.result: tuple[Any, BaseException | None] | None = None
         self.begun = self.abandoned = False
+        self.process = os.getpid()
 
     def perform(self) -> tuple[Any, BaseException | None]:
         """The value, or the exception, including exits."""
         try:
-            return self.context.run(self.function), None
+            value = self.context.run(self.function)
         except BaseException as error:  # noqa: BLE001 - a thread must hand everything over
+            if os.getpid() != self.process:
+                _end_child(error, self.label)
             return None, error
+        if os.getpid() != self.process:
+            _end_child(None, self.label)
+        return value, None
 
     async def wait(self, abandon: Callable[[_Job], None]) -> Any:
         """Wait for the value. `abandon` is called if the caller is cancelled."""
@@ -110,6 +117,18 @@ class _Job:
         value, error = cast("tuple[Any, BaseException | None]", self.result)
         if error is None:
             _run_logged(lambda: self.late(value), self.label)
+
+
+def _end_child(error: BaseException | None, label: str) -> NoReturn:
+    """End a process that a function has forked, and in which it has returned: nobody waits for the value there."""
+    code = 0
+    if isinstance(error, SystemExit):
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    elif error is not None:
+        code = 1
+        _log.error("a process that %s forked has failed", label, exc_info=error)
+    sys.stdout.flush()
+    os._exit(code)
 
 
 class _Worker:

@@ -285,7 +285,7 @@ class LinkServer:
             if entry is None:
                 return self._unknown(command)
             if (argument := how.get("completes")) is not None:
-                outcome = await entry.complete(argument, from_json(text), self._channel(number, parsed))
+                outcome = await entry.complete(argument, _read(text), self._channel(number, parsed))
             else:
                 channel = self._channel(number, parsed)
                 if entry.may_wait:
