@@ -221,6 +221,9 @@ def test_byte_order_mark_hides_no_limits() -> None:
         "\n---\nsandbox:\n  network: false\n---\n",
         "---\nname: x\nsandbox :\n  network: false\n---\n",
         '---\n"sandbox":\n  network: false\n---\n',
+        "---\n{name: x, sandbox: {network: false}}\n---\n",
+        '---\n{"name": "x",\n "sandbox": {"network": false}}\n---\n',
+        "---\nname: x\n? sandbox\n: {network: false}\n---\n",
     ],
 )
 def test_front_matter_that_is_not_found_is_refused(text: str) -> None:
@@ -269,7 +272,14 @@ license: MIT
 
 
 @pytest.mark.parametrize(
-    "text", ["# sandbox", "---\nname: sandbox\n---\n", "---\nname: x\n---\nsandbox:\n  network: true\n"]
+    "text",
+    [
+        "# sandbox",
+        "---\nname: sandbox\n---\n",
+        "---\nname: x\n---\nsandbox:\n  network: true\n",
+        '---\nname: x\ndescription: "{a} and b, sandbox: c"\n---\n',
+        "---\n{name: x, description: a sandbox}\n---\n{sandbox: y}\n",
+    ],
 )
 def test_skill_md_may_declare_nothing(text: str) -> None:
     """Outside of the front matter it is prose."""

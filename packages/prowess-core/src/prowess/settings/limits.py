@@ -56,7 +56,12 @@ _BLOCK: Final = lazy_pattern(r"(?m)^# /// script[ \t]*\r?\n(?P<content>(?:^#(?:|
 """A block of inline metadata as defined by PEP 723."""
 _MEANT: Final = lazy_pattern(r"(?m)^[ \t]*#[ \t]*\[[ \t]*tool[ \t]*\.[ \t]*prowess[ \t]*\.[ \t]*sandbox[ \t]*\][ \t]*$")
 """A line that is only meant for such a block."""
-_MEANT_IN_FRONT: Final = lazy_pattern(r"""(?m)\A\s*---[ \t]*$(?:(?!^---).*\n)*?["']?sandbox["']?[ \t]*:""")
+_MEANT_IN_FRONT: Final = lazy_pattern(
+    r"""(?mx)\A\s*---[ \t]*$
+    (?: (?:(?!^---).*\n)*? (?: ["']?sandbox["']?[ \t]*: | \?[ \t]+["']?sandbox\b )
+      | \s*\{ (?:(?!^---)[\s\S])*? \bsandbox["']?\s*: )"""
+)
+"""The same in YAML: as a key of a line, after a question mark, or in braces."""
 _FRONT: Final = lazy_pattern(r"\A---[ \t]*\r?\n(?P<content>.*?)^---[ \t]*\r?$", re.MULTILINE | re.DOTALL)
 
 
