@@ -303,7 +303,7 @@ def to_text_only(payload: JsonObject) -> JsonObject:
 def _described(block: JsonObject) -> str:
     if block["type"] == "text":
         return str(block["text"])
-    if "text" in block.get("resource", ()):
+    if block["type"] == "resource" and "text" in block["resource"]:
         return str(block["resource"]["text"])
     return f"[{_labelled(block)}]"
 
