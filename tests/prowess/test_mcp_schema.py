@@ -84,6 +84,8 @@ def test_to_text_only_says_in_words_what_was_no_text() -> None:
             {"type": "resource", "resource": resource},
             {"type": "resource", "resource": {"uri": "mem:y", "blob": "eA=="}},
             {"type": "resource_link", "uri": "file:///z", "name": "z"},
+            {"type": "image", "data": "", "mimeType": "image/png", "resource": None},
+            {"type": "image", "data": "", "mimeType": "image/png", "resource": resource},
         ],
         "isError": True,
         "structuredContent": {"a": 1},
@@ -97,6 +99,8 @@ def test_to_text_only_says_in_words_what_was_no_text() -> None:
         "inside",
         "[resource: mem:y]",
         "[resource link: file:///z]",
+        "[image: image/png, 0 bytes]",
+        "[image: image/png, 0 bytes]",
     ] == [block["text"] for block in projected["content"]]
     assert {"content", "isError"} == projected.keys()
     assert projected["isError"] is True

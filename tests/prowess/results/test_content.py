@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import sys
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, Optional, Union
 
@@ -15,8 +15,9 @@ import typing_extensions
 from pydantic import BaseModel
 
 from prowess import Audio, File, Image, Runtime, skill_command
-from prowess.errors import LoadError
+from prowess.errors import LoadError, OutputError
 from prowess.results.content import is_content_type, is_text_type
+from prowess.results.normalize import normalize
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"rest"
 WAV = b"RIFF\x00\x00\x00\x00WAVEfmt "
@@ -323,3 +324,35 @@ async def test_content_cannot_be_sent_as_an_argument() -> None:
 def test_a_new_type_of_text_is_text() -> None:
     assert is_text_type(typing.NewType("Name", str))
     assert not is_text_type(typing.NewType("Number", int))
+
+
+WRONG = [
+    ("data:image/png;base64,eA==", "It is a URL with data: leave out all up to the comma"),
+    ("eA", "Encode the bytes with base64.b64encode"),
+    ("_w==", "Encode the bytes with base64.b64encode"),
+    ("Ä", "Encode the bytes with base64.b64encode"),
+]
+
+
+@pytest.mark.parametrize(("data", "remedy"), WRONG)
+@pytest.mark.parametrize(
+    ("noun", "make"),
+    [
+        ("image", lambda data: {"type": "image", "data": data, "mimeType": "image/png"}),
+        ("sound", lambda data: {"type": "audio", "data": data, "mimeType": "audio/wav"}),
+        ("file", lambda data: {"type": "resource", "resource": {"uri": "mem:x", "blob": data}}),
+    ],
+)
+def test_data_of_a_block_must_be_base64(noun: str, make: Callable[[str], Any], data: str, remedy: str):
+    """Some clients refuse a whole result for it. Line breaks are no harm."""
+    for value in (make(data), ["text", make(data)], [b"x", make(data)], {"content": [make(data)], "isError": False}):
+        with pytest.raises(OutputError, match=f"the data of the {noun} is not base64 .*{remedy}"):
+            normalize(value)
+    assert normalize(make("eHh4\neHh4\n")).blocks
+
+
+def test_a_block_of_another_shape_is_refused_by_the_schema():
+    """It has no data to look at."""
+    for block in ({"type": "image", "data": 5, "mimeType": "image/png"}, {"type": "resource", "resource": 5}):
+        with pytest.raises(OutputError, match="schema violation"):
+            normalize(block)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import binascii
 import functools
 import hashlib
 import re
@@ -14,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Concatenate, Final, NamedTuple, Par
 
 import typing_extensions
 
+from prowess.errors import OutputError
 from prowess.jsontypes import JsonObject
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "as_block",
     "as_payload",
     "bytes_block",
+    "check_data",
     "is_content",
     "is_content_type",
     "is_text_type",
@@ -223,6 +226,23 @@ def as_block(value: Any) -> JsonObject | None:
     return None
 
 
+def check_data(block: JsonObject) -> None:
+    """Refuse a block whose bytes are not base64: some clients then refuse the whole result."""
+    kind: Any = block.get("type")
+    held: Any = block.get("resource") if kind == "resource" else block
+    name = "blob" if kind == "resource" else "data"
+    data: Any = cast("JsonObject", held).get(name) if isinstance(held, dict) else None
+    if kind not in _NOUNS or not isinstance(data, str):
+        return
+    try:
+        binascii.a2b_base64("".join(data.split()), strict_mode=True)
+    except ValueError as error:
+        remedy = "Encode the bytes with base64.b64encode"
+        if data.startswith("data:"):
+            remedy = "It is a URL with data: leave out all up to the comma"
+        raise OutputError(f"the data of the {_NOUNS[kind]} is not base64 ({error}). {remedy}") from error
+
+
 def as_payload(value: Any) -> JsonObject | None:
     """The members of a value that already is a tool result (a canonical mapping or an MCP result object); `None` for data.
 
@@ -303,7 +323,7 @@ def to_text_only(payload: JsonObject) -> JsonObject:
 def _described(block: JsonObject) -> str:
     if block["type"] == "text":
         return str(block["text"])
-    if "text" in block.get("resource", ()):
+    if block["type"] == "resource" and "text" in block["resource"]:
         return str(block["resource"]["text"])
     return f"[{_labelled(block)}]"
 

@@ -19,7 +19,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json, to_jso
 from prowess.errors import OutputError
 from prowess.frozen import frozen
 from prowess.jsontypes import Json, JsonObject, Schema, encodable, new_object
-from prowess.results.content import as_block, as_payload, is_content, placeholder, text_block
+from prowess.results.content import as_block, as_payload, check_data, is_content, placeholder, text_block
 from prowess.results.entries import fields_may_meet, keys_may_meet, lost_entry
 from prowess.results.libraries import Table
 from prowess.results.published import validate
@@ -194,6 +194,8 @@ def _texts(data: Json) -> Iterator[str]:
 
 def _from_payload(payload: JsonObject, output: Output) -> Result:
     payload = _valid(payload)
+    for block in payload["content"]:
+        check_data(block)
     data: Json = payload.get("structuredContent")
     structured = "structuredContent" in payload
     is_error: bool = payload["isError"]
@@ -225,7 +227,7 @@ def _as_blocks(value: Any, render: Render | None) -> list[JsonObject] | None:
     """
     if type(value) in SCALARS:
         return None
-    block = as_block(value)
+    block = _block(value)
     if block is not None:
         return [block]
     if not isinstance(value, (list, tuple)):
@@ -235,14 +237,22 @@ def _as_blocks(value: Any, render: Render | None) -> list[JsonObject] | None:
     if any(is_content(item) for item in odd):
         writer = ValueWriter(render)
         return [block for item in items for block in _item_blocks(item, writer)]
-    blocks = [as_block(item) for item in odd]
+    blocks = [_block(item) for item in odd]
     if not odd or None in blocks or len(odd) + sum(isinstance(item, str) for item in items) < len(items):
         return None
     return [text_block(item) if isinstance(item, str) else cast("JsonObject", as_block(item)) for item in items]
 
 
-def _item_blocks(item: Any, writer: ValueWriter) -> list[JsonObject]:
+def _block(item: Any) -> JsonObject | None:
+    """The block for content; `None` for data. One that the author wrote as a mapping is checked."""
     block = as_block(item)
+    if block is not None and isinstance(item, Mapping):
+        check_data(block)
+    return block
+
+
+def _item_blocks(item: Any, writer: ValueWriter) -> list[JsonObject]:
+    block = _block(item)
     if block is not None:
         return [block]
     return _with_content(writer.untyped(item), writer.content)
