@@ -17,7 +17,14 @@ import pytest
 from tests.prowess_host.confinement.limited import ATTACKS, attack, run
 
 from prowess.settings.limits import MIB, Limits
-from prowess_host.confinement.confine import Confinement, System, Unenforceable, filtered_environment, system
+from prowess_host.confinement.confine import (
+    Confinement,
+    System,
+    Unenforceable,
+    filtered_environment,
+    remove_left_behind,
+    system,
+)
 from prowess_host.confinement.grants import Grant
 from prowess_host.confinement.launch import FAILED, MARK
 
@@ -333,6 +340,39 @@ def test_unreadable_folders_hide_nothing_and_are_removed(nobody: int, monkeypatc
         assert confinement.overfull([])
         confinement.close()
         assert not any(Path(base).iterdir())
+
+
+def test_files_of_a_host_that_was_killed_are_removed(tmp_path: Path) -> None:
+    """The next host does that. It touches no folder in use, and nothing that only looks like one."""
+    code = f"""
+import pathlib, sys
+from prowess.settings.limits import Limits
+from prowess_host.confinement.confine import Confinement
+from prowess_host.confinement.grants import Grant
+place = Confinement(Grant("a", Limits(), pathlib.Path({str(tmp_path)!r}))).temporary
+(place / "file").write_text("x")
+print(place, flush=True)
+sys.stdin.read()
+"""
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").write_text("x")
+    (tmp_path / "prowess-limited-link").symlink_to(kept)
+    environ, pipe = {**os.environ, "TMPDIR": str(tmp_path)}, subprocess.PIPE
+    with (
+        subprocess.Popen([sys.executable, "-c", code], env=environ, stdin=pipe, stdout=pipe, text=True) as killed,
+        subprocess.Popen([sys.executable, "-c", code], env=environ, stdin=pipe, stdout=pipe, text=True) as living,
+    ):
+        assert killed.stdout
+        assert living.stdout
+        left, used = (Path(each.stdout.readline().strip()) for each in (killed, living) if each.stdout)
+        killed.kill()
+        killed.wait()
+        assert (left / "file").exists()
+        remove_left_behind(str(tmp_path))
+        assert not left.exists()
+        assert (used / "file").exists()
+        assert (kept / "file").exists()
 
 
 def test_removal_of_its_files_follows_no_links(tmp_path: Path) -> None:

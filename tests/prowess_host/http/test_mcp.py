@@ -253,7 +253,8 @@ def test_ending_a_session_ends_what_runs_in_it(web: Web, root: Path) -> None:
     stream, standing = web.stream("POST", "/mcp", held, fields), web.stream("GET", headers=fields)
     assert stream.message()
     assert 204 == web.ask("DELETE", headers=fields).status
-    assert -32603 == stream.message()["error"]["code"]
+    error = stream.message()["error"]
+    assert (-32603, "Internal error: the session has ended") == (error["code"], error["message"])
     assert [] == [each for each in standing if each.get("data")]
     until((root / "ended.cancelled").exists)
 

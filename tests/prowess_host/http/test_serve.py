@@ -170,6 +170,16 @@ def test_it_speaks_tls(root: Path, tmp_path: Path) -> None:
         assert 0 == process.wait(PATIENCE)
 
 
+def test_who_begins_no_tls_is_hung_up_on(root: Path, tmp_path: Path) -> None:
+    """As who sends no request. asyncio would wait a minute."""
+    pytest.importorskip("cryptography")
+    certificate, key = _certificate(tmp_path)
+    for_ever = "import asyncio.constants; asyncio.constants.SSL_HANDSHAKE_TIMEOUT = 1e6; "
+    options = ("--set", f"serve.tls_cert={certificate}", "--set", f"serve.tls_key={key}", "--set", "serve.patience=1")
+    with served_over_http(root, *options, before=for_ever) as web:
+        assert b"" == web.raw()
+
+
 def _certificate(folder: Path) -> tuple[Path, Path]:
     import datetime as dt
     import ipaddress

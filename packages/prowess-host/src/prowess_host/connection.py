@@ -553,7 +553,7 @@ class Connection:
 
     # The end
 
-    def close(self) -> None:
+    def close(self, why: str = "the host is shutting down") -> None:
         """End the connection and cancel its calls. Calls of other clients continue."""
         if self._closed:
             return
@@ -568,7 +568,7 @@ class Connection:
         for line in self._session.end_subscriptions():
             self._out.write(line)
         for call in list(self._session.in_flight.values()):
-            call.back.write(self._session.refuse(call, RpcError.internal("the host is shutting down")))
+            call.back.write(self._session.refuse(call, RpcError.internal(why)))
 
 
 def _owner(call: RequestInFlight) -> Hashable:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import errno
+import fcntl
 import functools
 import json
 import math
@@ -21,6 +22,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,7 +40,7 @@ from prowess_host.confinement.mac import profile_for
 if TYPE_CHECKING:
     from prowess_host.confinement.loopback import Connections
 
-__all__ = ["Confinement", "System", "Unenforceable", "check", "filtered_environment", "system"]
+__all__ = ["Confinement", "System", "Unenforceable", "check", "filtered_environment", "remove_left_behind", "system"]
 
 _SETTING: Final = "sandbox.unenforced"
 """The setting that accepts limits which cannot be enforced."""
@@ -46,6 +48,8 @@ _THREADS: Final = 64
 """Threads for a worker and its libraries, added to the limit on processes, because the kernel counts both."""
 _KEPT: Final = ("prowess.toml", "pyproject.toml", ".prowess")
 _DESCRIPTORS: Final = 1024
+_PREFIX: Final = "prowess-limited-"
+"""The beginning of the names of folders for temporary files."""
 _HIDDEN: Final = (errno.ENAMETOOLONG, errno.EACCES)
 """Errors of folders that are so deep, or unreadable, that they can only serve to hide files."""
 _BLOCK: Final = 4096
@@ -236,6 +240,8 @@ class Confinement:
     on: System = field(default_factory=system)
     temporary: Path = field(init=False)
     """The private folder of the worker, removed at its end."""
+    _lock: int = field(init=False)
+    """Shows that the folder is in use, also to the hosts that come after this one was killed."""
     _groups: list[Path] = field(init=False, default_factory=list[Path])
     _connections: Connections | None = field(init=False, default=None)
 
@@ -243,7 +249,7 @@ class Confinement:
         reasons = self.on.lacking(self.limits)
         if reasons and not self.grant.unenforced:
             raise Unenforceable(reasons)
-        self.temporary = Path(tempfile.mkdtemp(prefix="prowess-skill-"))
+        self.temporary, self._lock = _private_folder()
         try:
             self._make_groups()
             if self.limits.network == LOOPBACK and self._is_filtered:
@@ -306,11 +312,10 @@ class Confinement:
         """Remove the folder and the control group of the worker after its end."""
         if self._connections is not None:
             self._connections.close()
-        with contextlib.suppress(RecursionError):
-            shutil.rmtree(self.temporary, ignore_errors=True)
-        if self.temporary.exists():  # a tree too deep for Python, or with folders that cannot be read
-            for command in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
-                subprocess.run([*command, "--", str(self.temporary)], capture_output=True, check=False)
+        _remove(self.temporary)
+        lock, self._lock = self._lock, -1
+        if lock >= 0:
+            os.close(lock)
         for group in self._groups:
             with contextlib.suppress(OSError):
                 group.rmdir()
@@ -392,6 +397,44 @@ class Confinement:
 
     def _path(self, name: str) -> Path:
         return _placed(self.grant.root, name)
+
+
+def _private_folder() -> tuple[Path, int]:
+    """A folder for temporary files, and the lock on it. It gets its name once it is locked: see `remove_left_behind`."""
+    _begin_to_remove(tempfile.gettempdir())
+    draft = Path(tempfile.mkdtemp(prefix=f"new-{_PREFIX}"))
+    lock = os.open(draft, os.O_RDONLY)
+    with contextlib.suppress(OSError):  # a file system without locks
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    return draft.rename(draft.with_name(draft.name.removeprefix("new-"))), lock
+
+
+@functools.cache
+def _begin_to_remove(folder: str) -> None:
+    threading.Thread(target=remove_left_behind, args=(folder,), name="prowess-left-behind", daemon=True).start()
+
+
+def remove_left_behind(folder: str) -> None:
+    """Remove the folders for temporary files whose hosts were killed: nobody holds their locks."""
+    with os.scandir(folder) as entries:
+        found = [entry for entry in entries if entry.name.startswith(_PREFIX)]
+    for entry in found:
+        with contextlib.suppress(OSError):
+            if entry.is_dir(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_uid == os.geteuid():
+                lock = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW)
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    _remove(Path(entry.path))
+                finally:
+                    os.close(lock)
+
+
+def _remove(folder: Path) -> None:
+    with contextlib.suppress(RecursionError):
+        shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():  # a tree too deep for Python, or with folders that cannot be read
+        for command in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
+            subprocess.run([*command, "--", str(folder)], capture_output=True, check=False)
 
 
 def _is_within(path: Path, folders: Iterable[Path]) -> bool:

@@ -14,6 +14,7 @@ import socket
 import ssl
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
@@ -139,7 +140,22 @@ def address_of(own: ServeSettings, listening: socket.socket) -> Address:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without its signal handlers, which `_Leaving` replaces."""
+    """uvicorn without its signal handlers, which `_Leaving` replaces, and with a time limit for the handshake of TLS."""
+
+    def __init__(self, config: uvicorn.Config, patience: float) -> None:
+        super().__init__(config)
+        self._patience = patience
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self.config.ssl is None:
+            await super().startup(sockets)
+            return
+        loop: Any = asyncio.get_running_loop()
+        loop.create_server = partial(loop.create_server, ssl_handshake_timeout=self._patience)  # uvicorn has no option
+        try:
+            await super().startup(sockets)
+        finally:
+            del loop.create_server
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -244,7 +260,7 @@ async def serve_http(
     project.offers_tasks = own.sessions or settings.own.cluster.url is not None
     server = project.server(version)
     app = App(project, server, own, access=access, guard=_guard(own, address), documents=documents, siblings=siblings)
-    running = _Server(_config(app, own, settings.root))
+    running = _Server(_config(app, own, settings.root), own.patience)
     leaving = _Leaving(app, running)
     leaving.listen(lifeline)
     ready()

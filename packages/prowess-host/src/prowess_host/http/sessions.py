@@ -109,9 +109,9 @@ class HttpSession:
         for reply in self._replies.values():
             reply.detach(outlet)
 
-    def close(self) -> None:
+    def close(self, why: str) -> None:
         """End the session and its calls."""
-        self.connection.close()
+        self.connection.close(why)
         self.standing.end()
 
 
@@ -184,14 +184,14 @@ class Sessions:
         session.seen = self._now()
         return session
 
-    def end(self, session: HttpSession) -> None:
-        """End a session."""
+    def end(self, session: HttpSession, why: str = "the session has ended") -> None:
+        """End a session. Its open requests are answered with the reason."""
         if self._open.pop(session.id, None) is not None:
             own = self._of[session.client]
             del own[session.id]
             if not own:
                 del self._of[session.client]
-        session.close()
+        session.close(why)
 
     def sweep(self) -> None:
         """End the sessions that have been idle for too long. The time in which this process stood still does not count."""
@@ -212,4 +212,4 @@ class Sessions:
     def close(self) -> None:
         """End all sessions."""
         for session in list(self._open.values()):
-            self.end(session)
+            self.end(session, "the host is shutting down")
