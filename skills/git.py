@@ -35,6 +35,7 @@ MOST_MESSAGE_CHARS: Final = 20_000  # of one commit
 MOST_REFS: Final = 50  # of one commit
 MOST_SLICE_CHARS: Final = 60_000  # of one file
 MOST_COMPLAINT_BYTES: Final = 10_000
+MOST_REST_SECONDS: Final = 0.2  # for what is left in the pipe of a git that was stopped
 MOST_MEGABYTES: Final = 512  # of memory for one git process; Linux enforces this
 MOST_SECONDS: Final = 30.0  # for one git process
 MOST_IGNORED_REVISIONS_BYTES: Final = 1_000_000  # of a file that blame.ignoreRevsFile names
@@ -147,6 +148,8 @@ class Repository:
                     cut = await _collect(process.stdout, out, MOST_BYTES)
                     if cut:
                         process.kill()
+                        with anyio.move_on_after(MOST_REST_SECONDS):
+                            await _drain(process.stdout, bytearray(MOST_COMPLAINT_BYTES))  # to its end, which closes it
                         reading.cancel_scope.cancel()  # a child of git may hold the other end of the pipe
                 while cut and process.returncode is None:  # noqa: ASYNC110 - before anyio 4.15, `wait` waits for that child
                     await anyio.sleep(0.01)

@@ -77,4 +77,6 @@ def test_a_worker_is_up_before_it_imports_what_few_calls_need():
         "shutil",
         "tenacity",
     }
+    if "shutil" in loaded_by("import anyio"):  # before anyio 4.12
+        late.remove("shutil")
     assert [] == [name for name in loaded_by("import prowess.worker.serving") if name in late]
