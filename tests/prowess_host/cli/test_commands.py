@@ -312,10 +312,10 @@ main()
 
 
 def started(project: Path, line: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """A line of a shell, in which `$PROWESS` is the command line as a process of its own."""
-    variables = {**os.environ, "PROWESS": f"{sys.executable} -m prowess_host", **environ}
+    """A line of a shell, in which `prowess` is the command line as a process of its own."""
+    variables = {**os.environ, "PYTHON_OF_TESTS": sys.executable, **environ}
     return subprocess.run(
-        ["sh", "-c", line],
+        ["sh", "-c", f'prowess() {{ "$PYTHON_OF_TESTS" -m prowess_host "$@"; }}; {line}'],
         check=False,
         capture_output=True,
         text=True,
@@ -329,13 +329,13 @@ def started(project: Path, line: str, **environ: str) -> subprocess.CompletedPro
 @pytest.mark.parametrize(
     ("line", "code", "shown", "said"),
     [
-        ("$PROWESS call tools.echo text=hi <&-", 0, "hi\n", ""),
-        ("$PROWESS call tools.echo - <&-", 2, "", "the input must be JSON"),
-        ("$PROWESS invoke <&-", 0, "", ""),
-        ("$PROWESS list >&-", 0, "", ""),
-        ("$PROWESS doctor --no-try >&-", 0, "", ""),
-        ("$PROWESS call tools.fail 2>&-", 1, "", ""),
-        ("$PROWESS list <&- >&- 2>&-", 0, "", ""),
+        ("prowess call tools.echo text=hi <&-", 0, "hi\n", ""),
+        ("prowess call tools.echo - <&-", 2, "", "the input must be JSON"),
+        ("prowess invoke <&-", 0, "", ""),
+        ("prowess list >&-", 0, "", ""),
+        ("prowess doctor --no-try >&-", 0, "", ""),
+        ("prowess call tools.fail 2>&-", 1, "", ""),
+        ("prowess list <&- >&- 2>&-", 0, "", ""),
     ],
 )
 def test_standard_streams_may_be_closed(project: Path, line: str, code: int, shown: str, said: str) -> None:
@@ -349,7 +349,7 @@ def test_standard_streams_may_be_closed(project: Path, line: str, code: int, sho
 @pytest.mark.parametrize("encoding", ["ascii", "iso8859-1"])
 def test_characters_that_the_output_lacks_are_escapes(project: Path, encoding: str) -> None:
     """JSON stays JSON, and nothing ends with a traceback."""
-    line = "$PROWESS call tools.echo text=日😀 --json; $PROWESS doctor --no-try; $PROWESS logs"
+    line = "prowess call tools.echo text=日😀 --json; prowess doctor --no-try; prowess logs"
     done = started(project, line, PYTHONIOENCODING=encoding)
     assert "" == done.stderr
     result, end = json.JSONDecoder().raw_decode(done.stdout)
@@ -363,13 +363,13 @@ def test_folder_whose_name_is_not_text_is_shown_with_escapes(project: Path) -> N
         folder.mkdir(parents=True)
     except OSError:
         pytest.skip("the file system takes text only")
-    done = started(project, "$PROWESS doctor --no-try --project \"$(printf 'caf\\351')\"")
+    done = started(project, "prowess doctor --no-try --project \"$(printf 'caf\\351')\"")
     assert "caf\\udce9" in done.stdout
     assert "Traceback" not in done.stderr
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no full disk at hand")
 def test_output_that_cannot_be_written_is_no_fault_of_the_files(project: Path) -> None:
-    done = started(project, "$PROWESS new orders >/dev/full", PYTHONUNBUFFERED="1")
+    done = started(project, "prowess new orders >/dev/full", PYTHONUNBUFFERED="1")
     assert (2, "None" in done.stderr) == (done.returncode, False)
     assert "the output: No space left on device" in done.stderr

@@ -33,7 +33,7 @@ _give_way: Final = cast("Callable[[], None]", getattr(os, "sched_yield", lambda:
 
 
 _Base: TypeAlias = selectors.DefaultSelector
-if not TYPE_CHECKING and hasattr(selectors, "EpollSelector"):
+if not TYPE_CHECKING and hasattr(selectors, "EpollSelector"):  # pragma: no branch - elsewhere than on Linux
 
     class _Base(selectors.EpollSelector):
         """`select` in one function: those of the standard library take longer than the system call."""
