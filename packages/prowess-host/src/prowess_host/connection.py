@@ -434,9 +434,8 @@ class Connection:
     def _write(self, call: RequestInFlight, line: bytes) -> None:
         """Write a message that belongs to a call."""
         more = len(self._jobs) > 1
-        if (
-            call.id not in self._session.in_flight
-        ):  # before it is written, since the transport may close this connection then
+        # Before it is written, since the transport may close this connection then.
+        if self._session.in_flight.get(call.id) is not call:
             self._jobs.pop(call, None)
         call.back.write(line, more=more)
 
