@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import shell
 from on_a_terminal import on_a_terminal
+from patience import PATIENCE
 
 from prowess_host.cli.terminal import Style, has_colours, table, width
 
@@ -107,3 +110,27 @@ def test_what_waits_for_a_person_ends_at_a_key(tmp_path: Path, words: str, promp
         terminal.type(key)
         assert code == terminal.finish(), terminal.seen
     assert "Traceback" not in terminal.seen
+
+
+UNNOTICED = """
+import os, signal, threading
+from prowess_host.cli.terminal import interruptible
+
+def interrupt():
+    # This thread takes the signal, so that the read of the main thread goes on: as if it had come just before the read.
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+with interruptible():
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    threading.Timer(0.1, lambda: (signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT]), interrupt())).start()
+    try:
+        os.read(os.pipe()[0], 1)
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+
+
+def test_ctrl_c_that_a_read_does_not_notice_ends_it_all_the_same() -> None:
+    """It may come just before the read blocks."""
+    done = subprocess.run([sys.executable, "-c", UNNOTICED], check=True, capture_output=True, timeout=PATIENCE)
+    assert b"interrupted\n" == done.stdout

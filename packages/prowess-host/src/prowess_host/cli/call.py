@@ -136,9 +136,9 @@ def _arguments(options: _Options, contract: Contract) -> JsonObject:
 
 
 def _input() -> str:
-    if sys.stdin.isatty():
-        complain("waiting for the arguments as a JSON object on stdin (Ctrl-D ends it)")
     with interruptible():
+        if sys.stdin.isatty():
+            complain("waiting for the arguments as a JSON object on stdin (Ctrl-D ends it)")
         return sys.stdin.read()
 
 

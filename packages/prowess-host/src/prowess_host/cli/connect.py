@@ -28,7 +28,7 @@ from prowess_host.cli.connections import (
 from prowess_host.cli.exit_codes import DONE, FAILED, WRONG_USE
 from prowess_host.cli.options import ProjectOptions, project_options
 from prowess_host.cli.projects import check_project
-from prowess_host.cli.terminal import Style, complain
+from prowess_host.cli.terminal import Style, complain, interruptible
 from prowess_host.clients.connecting import ConnectTarget, FileChange, execute, plan_connect
 from prowess_host.clients.documents import ClientFileError
 from prowess_host.clients.launches import Launch, host_launch
@@ -116,7 +116,8 @@ def _ask_for_clients(found: Sequence[KnownClient]) -> list[KnownClient]:
         words = text.replace(",", " ").split()
         return names if words == ["all"] else [_name(word, names) for word in words]
 
-    typed = click.prompt("Connect which? Type numbers or names, or all", value_proc=chosen, err=True)
+    with interruptible():
+        typed = click.prompt("Connect which? Type numbers or names, or all", value_proc=chosen, err=True)
     return [CLIENTS[each] for each in dict.fromkeys(typed)]
 
 

@@ -41,15 +41,24 @@ _PIPED_WIDTH: Final = 160
 _GAP: Final = "  "
 _LEAST: Final = 24
 _NARROWEST: Final = 4
+_LOOK: Final = 0.2
+"""Seconds between two looks for a Ctrl-C."""
 
 
 @contextlib.contextmanager
 def interruptible() -> Generator[None]:
-    """Ctrl-C ends what waits for a person in here. In an event loop it would only cancel the task, after that."""
+    """Ctrl-C ends what waits for a person in here. In an event loop it would only cancel the task, after that.
+
+    A Ctrl-C that comes just before a read blocks would go unnoticed until there is input. So a timer interrupts the read.
+    """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    timer = signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, _LOOK, _LOOK)
     try:
         yield
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, timer)
         signal.signal(signal.SIGINT, before)
 
 

@@ -24,7 +24,7 @@ from prowess_host.cli.exit_codes import DONE, FAILED
 from prowess_host.cli.list_table import hints_of
 from prowess_host.cli.options import ProjectOptions, project_options
 from prowess_host.cli.projects import settings_of
-from prowess_host.cli.terminal import Style, complain, plural
+from prowess_host.cli.terminal import Style, complain, interruptible, plural
 from prowess_host.clients.documents import ClientFileError, Document, read_document
 from prowess_host.clients.files import write
 from prowess_host.clients.toml_sections import put
@@ -119,7 +119,8 @@ def _agreed() -> bool:
     if not can_ask():
         complain("stdin is not a terminal, so nobody can answer: run the command again with --yes")
         return False
-    return click.confirm("\nMay it run?", default=False, err=True)
+    with interruptible():
+        return click.confirm("\nMay it run?", default=False, err=True)
 
 
 async def _facts(
