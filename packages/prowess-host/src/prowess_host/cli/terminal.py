@@ -20,6 +20,8 @@ from prowess.contracts.visible import visible
 from prowess.frozen import frozen
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from rich.console import Console
 
 __all__ = [
@@ -52,7 +54,7 @@ def interruptible() -> Generator[None]:
     A Ctrl-C that comes just before a read blocks would go unnoticed until there is input. So a timer interrupts the read.
     """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    timer = signal.signal(signal.SIGALRM, lambda *_: None)
+    timer = signal.signal(signal.SIGALRM, _look)
     signal.setitimer(signal.ITIMER_REAL, _LOOK, _LOOK)
     try:
         yield
@@ -60,6 +62,10 @@ def interruptible() -> Generator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, timer)
         signal.signal(signal.SIGINT, before)
+
+
+def _look(_number: int, _frame: FrameType | None) -> None:
+    """Does nothing: before a read that was interrupted goes on, Python looks at all signals that have come."""
 
 
 def has_colours(stream: TextIO) -> bool:
