@@ -12,7 +12,7 @@ import textwrap
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 from anyio import fail_after
 from mcp_types import jsonrpc, methods
@@ -249,16 +249,18 @@ async def hosted(
     env: Mapping[str, str] | None = None,
     opened: bool = True,
     through: Sequence[str] = (),
-    forked: bool = False,
+    forked: bool | Literal["host"] = False,
 ) -> AsyncGenerator[Client]:
     """A host that serves a project, with the handshake done; `through` is a program that starts it.
 
-    One that is forked, like its workers, lacks only the start (`shell`).
+    One that is forked, like its workers, lacks only the start (`shell`). With "host", its workers are started.
     """
     mark = uuid.uuid4().hex
     added = {MARK: mark, **(env or {})}
     if forked:
-        client = await forked_host(Client, project, *options, version=version, env=added)
+        client = await forked_host(
+            Client, project, *options, version=version, env=added, forked_workers=forked != "host"
+        )
     else:
         client = await Client.start(project, *options, version=version, env=added, through=through)
     client.mark = mark
@@ -267,6 +269,9 @@ async def hosted(
             await client.open(capabilities)
         yield client
         await client.finish()
+    except BaseException:
+        print(client.stderr)  # pytest shows it with the failure
+        raise
     finally:
         for pid in processes(mark):
             with contextlib.suppress(ProcessLookupError):
@@ -276,10 +281,16 @@ async def hosted(
 
 
 async def forked_host(
-    of: type[Process], project: str | Path, *options: str, version: str = HANDSHAKE, env: Message | None = None
+    of: type[Process],
+    project: str | Path,
+    *options: str,
+    version: str = HANDSHAKE,
+    env: Message | None = None,
+    forked_workers: bool = True,
 ) -> Process:
     """What `HostProcess.start` gives, in a process that is forked."""
-    process = await run("host", "--project", str(project), *options, environ={**os.environ, **(env or {})})
+    environ = {**os.environ, **(env or {})}
+    process = await run("host", "--project", str(project), *options, environ=environ, forked_workers=forked_workers)
     return of(cast("asyncio.subprocess.Process", process), version)
 
 

@@ -34,8 +34,10 @@ def template() -> socket.socket:
 class Command:
     """A command that runs. It gets one descriptor, of a terminal, or three."""
 
-    def __init__(self, *words: str, cwd: Path, environ: Mapping[str, str], fds: tuple[int, ...]) -> None:
-        told = {"words": words, "folder": str(cwd), "environ": dict(environ)}
+    def __init__(
+        self, *words: str, cwd: Path, environ: Mapping[str, str], fds: tuple[int, ...], forked_workers: bool = True
+    ) -> None:
+        told = {"words": words, "folder": str(cwd), "environ": dict(environ), "forked_workers": forked_workers}
         self.pid, self.ending = ask(template(), told, *fds)
         self.returncode: int | None = None
 
@@ -89,12 +91,13 @@ class Running:
         return self._command.wait()
 
 
-async def run(*words: str, environ: Mapping[str, str]) -> Running:
+async def run(*words: str, environ: Mapping[str, str], forked_workers: bool = True) -> Running:
     """Have a command run in the background."""
     loop = asyncio.get_running_loop()
     pipes = [os.pipe() for _ in range(3)]
     (typed, typing), *written = pipes
-    command = Command(*words, cwd=Path.cwd(), environ=environ, fds=(typed, *(end for _, end in written)))
+    fds = (typed, *(end for _, end in written))
+    command = Command(*words, cwd=Path.cwd(), environ=environ, fds=fds, forked_workers=forked_workers)
     for fd in (typed, *(end for _, end in written)):
         os.close(fd)
     outputs: list[asyncio.StreamReader] = []

@@ -1,7 +1,7 @@
 """The process that the command line is forked from, with all its commands imported.
 
 It becomes what a shell starts: descriptors, folder, environment and arguments are those of a program of its own. Its workers
-are forked as well, by a copy of this process that it has made of itself before.
+are forked as well, unless a test wants started ones, by a copy of this process that it has made of itself before.
 """
 
 from __future__ import annotations
@@ -36,12 +36,8 @@ def become_command(told: dict[str, Any], *fds: int) -> NoReturn:
     template.as_started(told["folder"], told["environ"], "h")
     if "PYTHONPATH" in os.environ:
         sys.path[:0] = os.environ["PYTHONPATH"].split(os.pathsep)
-    workers = template_of_workers(*fds)
-    forked.template = lambda: workers
-    Project.__init__.__defaults__ = (forked.spawn,)
-    stdio.spawner = lambda _ahead: forked.spawn  # `host` starts its first worker before it makes a project
-    prowess_host.cli.main._worker_of_new_project = lambda _options: None  # noqa: SLF001
-    prowess_host.cli.main._first_worker = lambda _settings: None  # noqa: SLF001
+    if told["forked_workers"]:
+        fork_workers(*fds)
     if len(fds) == 1:
         os.login_tty(*fds)  # so that Ctrl-C reaches it
     else:
@@ -53,6 +49,16 @@ def become_command(told: dict[str, Any], *fds: int) -> NoReturn:
         for fd, mode, buffering in ((0, "r", -1), (1, "w", -1), (2, "w", 1))
     )
     os._exit(run(told["words"]))
+
+
+def fork_workers(*fds: int) -> None:
+    """Have workers forked by a copy of this process, without these descriptors."""
+    workers = template_of_workers(*fds)
+    forked.template = lambda: workers
+    Project.__init__.__defaults__ = (forked.spawn,)
+    stdio.spawner = lambda _ahead: forked.spawn  # `host` starts its first worker before it makes a project
+    prowess_host.cli.main._worker_of_new_project = lambda _options: None  # noqa: SLF001
+    prowess_host.cli.main._first_worker = lambda _settings: None  # noqa: SLF001
 
 
 def template_of_workers(*fds: int) -> socket.socket:

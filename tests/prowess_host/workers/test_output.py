@@ -116,7 +116,7 @@ async def pid_of(host: Client) -> int:
 
 async def said(project: Path, name: str, **arguments: object) -> list[str]:
     """What stands on stderr after a call."""
-    async with hosted(project) as host:
+    async with hosted(project, forked="host") as host:
         await host.call(name, **arguments)
         await host.leave()
         return host.stderr.splitlines()
@@ -137,7 +137,7 @@ async def test_both_streams_keep_their_common_order(tmp_path: Path):
 
 
 async def test_what_is_not_printed_by_python_bears_the_name_of_the_worker(tmp_path: Path):
-    async with hosted(make(tmp_path)) as host:
+    async with hosted(make(tmp_path), forked="host") as host:
         await host.call("t_child")
         label = f"[worker {await host.worker()}]"
         await host.leave()
@@ -146,7 +146,7 @@ async def test_what_is_not_printed_by_python_bears_the_name_of_the_worker(tmp_pa
 
 
 async def test_half_lines_of_calls_that_run_together_are_not_mixed(tmp_path: Path):
-    async with hosted(make_project(tmp_path, t=SKILL, u=SKILL)) as host:
+    async with hosted(make_project(tmp_path, t=SKILL, u=SKILL), forked="host") as host:
         words = [("t_halves", "one"), ("u_halves", "uno")]
         calls = [host.start_call(name, word=word, turns=50) for name, word in words]
         for call in calls:
@@ -159,7 +159,7 @@ async def test_half_lines_of_calls_that_run_together_are_not_mixed(tmp_path: Pat
 
 async def test_a_huge_line_is_passed_on_in_pieces(tmp_path: Path):
     """Nobody keeps the whole of it. Every piece bears its label."""
-    async with hosted(make(tmp_path)) as host:
+    async with hosted(make(tmp_path), forked="host") as host:
         await host.call("t_huge", size=3_000_000)
         await host.call("t_raw", size=3_000_000)
         worker = await pid_of(host)
@@ -174,7 +174,7 @@ async def test_a_huge_line_is_passed_on_in_pieces(tmp_path: Path):
 @pytest.mark.parametrize("how", ["exit", "kill", "crash"])
 async def test_the_last_words_of_a_worker_are_heard(tmp_path: Path, how: str):
     """Whole lines however it ends; and of a crash in native code the place."""
-    async with hosted(make(tmp_path)) as host:
+    async with hosted(make(tmp_path), forked="host") as host:
         assert (await host.call("t_die", how=how))["isError"]
         await host.text("t_say", text="alive")
         await host.leave()
@@ -186,7 +186,7 @@ async def test_the_last_words_of_a_worker_are_heard(tmp_path: Path, how: str):
 
 @pytest.mark.parametrize("name", ["t_flood", "t_flood_in_thread", "t_flood_as_child"])
 async def test_a_client_that_reads_gets_every_line(tmp_path: Path, name: str):
-    async with hosted(make(tmp_path)) as host:
+    async with hosted(make(tmp_path), forked="host") as host:
         assert "done" == await host.text(name, count=20_000)
         await host.leave()
     lines = [line.partition(" line ")[2] for line in host.stderr.splitlines() if " line " in line]

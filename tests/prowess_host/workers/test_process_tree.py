@@ -172,7 +172,7 @@ async def ended(host: Client) -> int:
 )
 async def test_the_host_leaves_and_takes_everything_along(tmp_path: Path, runaways: Runaways, how: str, name: str):
     """At the end of input, with 0, although a worker has left its group and blocks."""
-    async with hosted(make(tmp_path)) as host:
+    async with hosted(make(tmp_path), forked="host") as host:
         answer = host.start_call(name, how=how, folder=str(runaways.folder))
         await runaways.started(COUNTS[how])
         host.close_input()
@@ -183,7 +183,7 @@ async def test_the_host_leaves_and_takes_everything_along(tmp_path: Path, runawa
 
 @pytest.mark.parametrize("how", [how for how in COUNTS if how != "bare daemon"])  # then nothing is left to tell it by
 async def test_a_host_that_is_killed_takes_everything_along(tmp_path: Path, runaways: Runaways, how: str):
-    async with hosted(make(tmp_path)) as host:
+    async with hosted(make(tmp_path), forked="host") as host:
         host.start_call("t_block", how=how, folder=str(runaways.folder))
         await runaways.started(COUNTS[how])
         host.process.kill()
@@ -194,7 +194,7 @@ async def test_a_host_that_is_killed_takes_everything_along(tmp_path: Path, runa
 @pytest.mark.parametrize("how", COUNTS)
 async def test_a_cancelled_call_ends_with_all_it_started(tmp_path: Path, runaways: Runaways, how: str):
     """And the session goes on in another worker."""
-    async with hosted(make(tmp_path)) as host:
+    async with hosted(make(tmp_path), forked="host") as host:
         answer = host.start_call("t_block", how=how, folder=str(runaways.folder))
         await runaways.started(COUNTS[how])
         host.cancel(answer)
@@ -205,7 +205,7 @@ async def test_a_cancelled_call_ends_with_all_it_started(tmp_path: Path, runaway
 @pytest.mark.parametrize("how", COUNTS)
 async def test_a_worker_that_ends_by_itself_leaves_nothing_behind(tmp_path: Path, runaways: Runaways, how: str):
     """Its orphans are looked for, and are not left in the table of processes."""
-    async with hosted(make(tmp_path)) as host:
+    async with hosted(make(tmp_path), forked="host") as host:
         answer = host.start_call("t_crash", how=how, folder=str(runaways.folder))
         await runaways.started(1)
         assert (await answer)["result"]["isError"]
@@ -216,7 +216,7 @@ async def test_a_worker_that_ends_by_itself_leaves_nothing_behind(tmp_path: Path
 
 @pytest.mark.parametrize("how", ["child session, daemon", "bare daemon"])
 async def test_what_a_call_left_behind_lives_as_long_as_its_worker(tmp_path: Path, runaways: Runaways, how: str):
-    async with hosted(make(tmp_path)) as host:
+    async with hosted(make(tmp_path), forked="host") as host:
         arguments = {"how": how, "folder": str(runaways.folder)}
         assert "done" == await host.text("t_leave_behind", **arguments)
         await runaways.started(COUNTS[how])
@@ -229,7 +229,7 @@ async def test_what_a_call_left_behind_lives_as_long_as_its_worker(tmp_path: Pat
 
 async def test_orphans_that_end_are_taken_note_of(tmp_path: Path, runaways: Runaways):
     """The host adopts them, so that the table of processes does not fill up."""
-    async with hosted(make(tmp_path)) as host:
+    async with hosted(make(tmp_path), forked="host") as host:
         await host.text("t_leave_behind", how="daemon", folder=str(runaways.folder))
         await runaways.started(2)
         worker = int(await host.text("t_say"))
@@ -239,7 +239,7 @@ async def test_orphans_that_end_are_taken_note_of(tmp_path: Path, runaways: Runa
 
 
 async def test_a_second_signal_takes_everything_along(tmp_path: Path, runaways: Runaways):
-    async with hosted(make(tmp_path, "[host]\ndrain = 600\n")) as host:
+    async with hosted(make(tmp_path, "[host]\ndrain = 600\n"), forked="host") as host:
         host.start_call("t_block_loop", how="all", folder=str(runaways.folder))
         await runaways.started(COUNTS["all"])
         for _ in range(1000):

@@ -212,7 +212,7 @@ class IsolatedSkills:
 
     @property
     def lost(self) -> set[str]:
-        """The skills that could not be described although their environment exists. No call describes them again."""
+        """The skills that could not be described although their environment exists."""
         return self._lost & self._needs.keys()
 
     # Reading the declarations
@@ -300,17 +300,17 @@ class IsolatedSkills:
 
     def _wake(self, key: str) -> None:
         if key not in self._tasks:
-            task = self._loop.create_task(self._bring_up(key))
-            self._tasks[key] = task
-            task.add_done_callback(lambda done: self._over(key, done))
+            self._tasks[key] = self._loop.create_task(self._run(key))
 
-    def _over(self, key: str, task: asyncio.Task[None]) -> None:
-        del self._tasks[key]
-        if task.cancelled():
-            return
-        if task.exception() is not None:
-            _log.error("an environment could not be prepared", exc_info=task.exception())
-            self._fail(self._group(key), f"an internal error: {task.exception()}")
+    async def _run(self, key: str) -> None:
+        try:
+            await self._bring_up(key)
+        except Exception as error:  # noqa: BLE001 - a call tries again
+            _log.exception("an environment could not be prepared")
+            self._fail(self._group(key), f"an internal error: {error}")
+        finally:
+            # Not when the task is done, which is later: what is saved in between would start no other one.
+            del self._tasks[key]
         self._on_change()
 
     def _group(self, key: str) -> list[str]:
@@ -330,7 +330,12 @@ class IsolatedSkills:
             placement = Placement(python, shared_needs.grant, shared_needs.labels)
             undescribed = [skill for skill in self._group(key) if skill in self._undescribed]
             self._undescribed.difference_update(undescribed)
-            failed = await self._described(placement, undescribed) if undescribed else {}
+            failed = dict.fromkeys(undescribed, "")
+            try:
+                failed = await self._described(placement, undescribed)
+            finally:
+                saved_meanwhile = not self._undescribed.isdisjoint(self._group(key))
+                self._undescribed.update(failed)  # by the next attempt, which a call may start
             for skill in self._group(key):
                 if skill in failed:
                     self._lost.add(skill)
@@ -339,7 +344,7 @@ class IsolatedSkills:
                     self._active[skill] = key, placement
                     self._failed.pop(skill, None)
                     self._lost.discard(skill)
-            if self._undescribed.isdisjoint(self._group(key)):
+            if not saved_meanwhile:
                 return
 
     async def _python(self, needs: SkillNeeds, skills: Collection[str]) -> str | None:
@@ -353,6 +358,8 @@ class IsolatedSkills:
 
     async def _described(self, placement: Placement, skills: list[str]) -> dict[str, str]:
         """Describe skills, one by one if they fail together. Returns the reasons of those that failed."""
+        if not skills:
+            return {}
         try:
             await self._describe(placement, skills)
         except ChildProcessError as error:

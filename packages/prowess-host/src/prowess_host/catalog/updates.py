@@ -378,8 +378,8 @@ class CatalogUpdates:
 
         before = self.saved.current.written
         self._configure(self.saved.read())
-        await self._read_isolated()
         standing = await asyncio.to_thread(self._known.standing)
+        await self._read_isolated()  # last, since a call would wake a skill that is not yet known to be outdated
         changed = self.saved.current.written != before
         loaded = self.supervisor.pools.loaded  # import these again now, so that their next calls are fast
         stale = self._isolated.names.difference(map(skill_of, standing.known - self._known.doubtful))
