@@ -77,3 +77,23 @@ async def test_a_call_long_after_a_failed_description_has_the_skill_described_ag
     await skills.settled()
     assert (3, set()) == (described.times, skills.lost)
     assert isinstance(skills.placement_of("tiny"), Placement)
+
+
+async def test_a_skill_that_comes_from_elsewhere_is_described_where_it_is(tmp_path: Path):
+    """Although the manifest knows it. One that was there at the last start need not be."""
+    described = Described(tmp_path)
+    described.skills.expect({"tiny"})
+    skills = await described.read()
+    skills.prepare(())
+    await skills.settled()
+    assert 0 == described.times
+
+    file = tmp_path / "skills/tiny.py"
+    file.write_text("from prowess import skill_command\n")
+    await described.read()
+    skills.leave(())
+    file.write_text(SKILL)
+    await described.read()
+    assert Unplaced() == skills.placement_of("tiny")
+    await skills.settled()
+    assert 1 == described.times

@@ -243,6 +243,35 @@ async def test_file_that_is_half_saved_lifts_no_limit(tmp_path: Path) -> None:
         assert "is not open to this skill" in await refused(host, "limited_read", path=str(secret))
 
 
+TINY = """
+    @skill_command
+    def version() -> str:
+        return {version!r}
+"""
+
+
+async def until_version(host: Client, wanted: str) -> None:
+    """Call until a saved version answers."""
+    with fail_after(PATIENCE):
+        while await host.text("tiny_version") != wanted:  # noqa: ASYNC110 - another process decides
+            await sleep(0.05)
+
+
+async def test_save_without_limits_is_in_use_although_the_last_one_had_broken_limits(tmp_path: Path) -> None:
+    """And although it has lost a command, as what is broken loses its commands."""
+    limits = "    # /// script\n    # [tool.prowess.sandbox]\n    # {more}\n    # ///\n"
+    with_other = TINY.format(version="1") + "\n    @skill_command\n    def other() -> None: ...\n"
+    project = make_project(tmp_path, tiny=limits.format(more="") + with_other)
+    async with hosted(project, forked=True) as host:
+        assert "1" == await host.text("tiny_version")
+        write_skill(project, "tiny.py", limits.format(more="memory = 'much'") + with_other)
+        await host.noted(CHANGED, 1)
+        assert "much" in await host.text("prowess_diagnostics")
+        write_skill(project, "tiny.py", TINY.format(version="2"))
+        await until_version(host, "2")
+        assert {"tiny_version"} == set(await host.tools())
+
+
 @pytest.mark.parametrize("name", ["prowess.toml", "pyproject.toml"])
 async def test_settings_that_are_half_saved_lift_no_limit(tmp_path: Path, name: str) -> None:
     """The former settings count until there are new ones, or no file."""

@@ -185,11 +185,11 @@ class IsolatedSkills:
 
     @property
     def failures(self) -> list[Failure]:
-        """The failures of environments."""
-        found = list(self._broken.values())
+        """The failures of the environments and limits that the current files declare."""
+        found = [failure for failure in self._broken.values() if failure.source in self.names]
         for skill, failed in sorted(self._failed.items()):
             needed = self._needs.get(skill)
-            if needed is not None and needed.key == failed.key:
+            if needed is not None and needed.key == failed.key and skill in self.names:
                 kept = " (the last good version stays in use)" if skill in self._active else ""
                 found.append(Failure.of(skill, f"{failed.reason}{kept}", needed.file))
         return found
@@ -231,6 +231,8 @@ class IsolatedSkills:
         self._settings = settings
         needs, broken = await asyncio.to_thread(_read, tuple(folders), settings, root)
         self._declared = frozenset({*needs, *broken})
+        # Described elsewhere, if at all: the workers of its placement may run an earlier version.
+        came = {skill for skill in needs.keys() - self._expected if self._key_of(skill) != needs[skill].key}
         self._needs = _without(self._needs, self._declared) | needs
         self._broken = _without(self._broken, self._declared) | broken
         self._expected = frozenset()
@@ -241,7 +243,7 @@ class IsolatedSkills:
             from prowess_host.environments.builds import Builds
 
             self._builds = Builds(self._cache)
-        self._undescribed &= self.names
+        self._undescribed = (self._undescribed | came) & self.names
 
     def leave(self, kept: Collection[str]) -> None:
         """Drop the environments and limits that no file declares, because the new version is in use.
@@ -312,6 +314,10 @@ class IsolatedSkills:
             # Not when the task is done, which is later: what is saved in between would start no other one.
             del self._tasks[key]
         self._on_change()
+
+    def _key_of(self, skill: str) -> str:
+        needs = self._needs.get(skill)
+        return needs.key if needs is not None else ""
 
     def _group(self, key: str) -> list[str]:
         return [skill for skill, needed in self._needs.items() if needed.key == key]

@@ -153,6 +153,7 @@ class CatalogUpdates:
         """
         standing = self._known.recall()
         self._begin_to_publish()
+        self._isolated.expect(self._known.isolated)
         await self._read_isolated()
         known = standing.known - self._known.doubtful
         unknown = self._isolated.names.difference(map(skill_of, known))
@@ -399,6 +400,7 @@ class CatalogUpdates:
     def _adopt(self, successor: Successor) -> None:
         """Send calls to a new generation, and publish what it has described."""
         broken_plugins = self._known.sources.broken_plugins(self._known.description)
+        self._known.unready = self._isolated.failures  # without those that this save has mended
         kept = self._published.broken() | self._published.awaited() | broken_plugins
         self._published.keep(kept)
         self._isolated.leave(kept)
