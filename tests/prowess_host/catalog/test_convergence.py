@@ -21,7 +21,7 @@ from prowess_host.confinement.confine import system
 pytestmark = pytest.mark.skipif(bool(system().lacking(Limits())), reason="this system enforces no limits")
 
 NAMES = ("a", "b", "c")
-SEEDS = [int(seed) for seed in os.environ.get("CONVERGENCE_SEEDS", "1").split()]
+SEEDS = [int(seed) for seed in os.environ.get("CONVERGENCE_SEEDS", "2").split()]
 """More of them are for those who change how skills are kept up to date."""
 ROUNDS = 8
 SHARED = "skills/_shared.py"
