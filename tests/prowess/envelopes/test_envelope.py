@@ -268,6 +268,28 @@ async def test_other_processes_know_of_work_before_its_handle_is_given_out(proje
         assert "given up" == (await invoke(runtime, request(metadata={"handle": handle})))["output"]
 
 
+async def test_work_of_a_caller_that_went_away_before_its_handle_was_known_is_over_at_its_end(project: Path) -> None:
+    """Such callers do not use up the room of the others."""
+    asked = asyncio.Event()
+
+    class Slow(OtherProcesses):
+        async def accepted(self, handle: str, owner: Any, command: str, on_lost: Any) -> None:
+            await super().accepted(handle, owner, command, on_lost)
+            asked.set()
+            await anyio.sleep_forever()
+
+    others = Slow()
+    async with Runtime.open(project) as runtime:
+        runtime.others = others
+        asking = asyncio.ensure_future(invoke(runtime, request("research.nothing", metadata={"wait": False})))
+        with anyio.fail_after(PATIENCE):
+            await asked.wait()
+            asking.cancel()
+            await finish(runtime)
+            ((_, _, response),) = others.known.values()
+    assert 200 == response["status"]["http"]
+
+
 @pytest.mark.parametrize("handle", ["nope", 5, ["x"]])
 async def test_an_unknown_handle_is_not_found(handle: Any, project: Path) -> None:
     """Whatever it is."""
@@ -364,6 +386,14 @@ async def test_another_major_version_is_refused_whatever_else_it_says(project: P
     """Its members mean nothing to us."""
     (response,) = await answers(project, {"id": "r1", "version": "2.0.0", "what": 1})
     assert ["unsupported_version"] == [item["code"] for item in response["errors"]]
+
+
+@pytest.mark.parametrize("auth", ["s3cret", ["s3cret"], {"type": ["s3cret"]}, {"type": "bearer", "token": ["s3cret"]}])
+async def test_a_secret_in_the_wrong_form_is_shown_to_nobody(auth: Any, project: Path, caplog: Any) -> None:
+    """The log and whoever reads the response see where the mistake is, not what was sent."""
+    (response,) = await answers(project, request(auth=auth))
+    assert (422, "wrong_type") == (response["status"]["http"], response["errors"][0]["code"])
+    assert "s3cret" not in json.dumps(response) + caplog.text
 
 
 async def test_a_request_never_shows_its_secret(project: Path) -> None:
@@ -575,10 +605,11 @@ def written(value: str, *, request_id: str = "abc") -> str:
         (written("[-Infinity]").encode(), "-Infinity is not JSON"),
         (written("9" * 5000), "an integer of 5000 digits is too long; send it as a string"),
         (written('"\\ud800"'), "surrogates not allowed"),
+        (written("1e999"), "Out of range float values"),
         (request(id="abc", payload={"x": object()}), "object is not JSON serializable"),
         (request(id="abc", payload={"x": math.nan}), "NaN is not JSON"),
     ],
-    ids=["nan", "infinity", "digits", "surrogate", "object", "nan in a mapping"],
+    ids=["nan", "infinity", "digits", "surrogate", "beyond a float", "object", "nan in a mapping"],
 )
 async def test_a_value_that_is_not_json_is_told_to_its_id(raw: Any, told: str, project: Path) -> None:
     """Whoever waits for this id must not wait for its own timeout."""

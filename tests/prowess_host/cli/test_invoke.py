@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
-from shell import prowess
+from patience import PATIENCE
+from shell import prowess, run
 
 SKILL = """
 import os, threading
@@ -108,6 +111,18 @@ def test_what_is_no_json_at_all_gives_one_error(project: Path) -> None:
     """One mess is one request."""
     code, responses = invoke(project, b"{\n broken\n}")
     assert (1, ["not_json"]) == (code, [response["errors"][0]["code"] for response in responses])
+
+
+@pytest.mark.parametrize("first", [b"hello\n", b'{"id": "a",}\n', b"{} {}\n", lines(request("a"))])
+async def test_a_program_that_waits_for_each_answer_gets_it(first: bytes, project: Path) -> None:
+    """Also with room for more requests, and after a first line that no other line completes."""
+    command = await run("invoke", "--project", str(project), "--jobs", "3", environ=os.environ)
+    with anyio.fail_after(PATIENCE):
+        for line in (first, lines(request("b"))):
+            command.stdin.write(line)
+            assert json.loads(await command.stdout.readline())["id"] in ("", "a", "b")
+        command.stdin.close()
+        await command.wait()
 
 
 @pytest.mark.parametrize("jobs", ["0", "x"])

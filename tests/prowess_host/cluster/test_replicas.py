@@ -525,15 +525,11 @@ def test_work_that_others_have_given_up_ends_when_its_replica_is_back(
         assert 500 == until(lambda: (it := envelope(lonely, "t.counted", handle=handle)).status != 202 and it).status
 
 
+REQUEST = {"id": "1", "version": "1.0.0", "timestamp": "2026-01-31T12:00:00Z"}
+
+
 def envelope(web: Web, tool: str, who: str = "ada", payload: Any = None, **metadata: Any) -> Answer:
-    body = {
-        "id": "1",
-        "version": "1.0.0",
-        "timestamp": "2026-01-31T12:00:00Z",
-        "tool": tool,
-        "payload": payload or {},
-        "metadata": metadata,
-    }
+    body = {**REQUEST, "tool": tool, "payload": payload or {}, "metadata": metadata}
     return web.ask("POST", "/v1/invoke", body, {**JSON, **of(who)})
 
 
@@ -544,6 +540,10 @@ def test_any_replica_answers_for_accepted_work(webs: list[Web]) -> None:
     done = until(lambda: (it := envelope(webs[1], "t.echo", handle=handle)).status == 200 and it)
 
     assert "done" == done.json["output"]
+    question = json.dumps({**REQUEST, "tool": "t.echo", "payload": {}, "metadata": {"handle": handle}})
+    for encoding, status in (("utf-8-sig", 200), ("utf-16", 422)):
+        asked = webs[1].ask("POST", "/v1/invoke", question.encode(encoding), {**JSON, **of("ada")})
+        assert status == asked.status
     large = "x" * 3_000_000  # more than a message of the engine carries
     handle = envelope(webs[0], "t.echo", payload={"text": large}, wait=False).json["output"]["handle"]
     done = until(lambda: (it := envelope(webs[1], "t.echo", handle=handle)).status == 200 and it)
@@ -730,6 +730,7 @@ def test_replicas_go_on_when_the_engine_is_killed_and_share_again_when_it_is_bac
         asked = webs[0].stateless("tools/call", of("ada"), name="t_sure", arguments={}, _meta=ASKABLE)
         created = webs[0].stateless("tools/call", of("ada"), name="t_later", arguments={}, _meta=TAKES_TASKS)
         task = created.json["result"]["taskId"]
+        handle = envelope(webs[0], "t.echo", payload={"text": "kept"}, wait=False).json["output"]["handle"]
         in_flight = str(tmp_path / "in-flight")
         waiting = [
             lambda: webs[0].call("t_counted", of("ada"), place=in_flight, wait=True),
@@ -753,6 +754,8 @@ def test_replicas_go_on_when_the_engine_is_killed_and_share_again_when_it_is_bac
         assert "accept True" == webs[1].stateless("tools/call", of("ada"), name="t_sure", arguments={}, **told).text
         refused = about(webs[1], "tasks/get", task).json["error"]
         assert (-32603, True) == (refused["code"], "cannot be reached; try again" in refused["message"])
+        again = envelope(webs[1], "t.echo", handle=handle).json
+        assert ("1", "retry", 503) == (again["id"], again["status"]["code"], again["status"]["http"])
         until(lambda: about(webs[0], "tasks/get", task).json["result"]["status"] == "input_required")
         Path(f"{in_flight}.go").touch()
         assert {"counted", "alone"} == {answer.result().text for answer in answers}
