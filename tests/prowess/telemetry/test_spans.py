@@ -148,6 +148,23 @@ async def test_a_call_over_mcp_is_a_server_span_below_the_span_of_the_client(
     } == facts(span)
 
 
+@pytest.mark.parametrize("baggage", ["user=\ud800", "user=é", f"user=ada,more={'x' * 9000}"])
+async def test_a_context_that_no_client_may_send_is_left_out(
+    baggage: str, project: Path, spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture
+):
+    """The call runs below the span of the client, and no log is filled with it. What else the client chose is cut."""
+    context = {"traceparent": TRACEPARENT, "baggage": baggage}
+    async with Runtime.open(project) as runtime:
+        outcome = await runtime.call("demo.here", channel=over_mcp(trace_context=context, request_id="7" * 1000))
+
+    span = only(spans, "tools/call demo_here")
+    assert [format(span.get_span_context().span_id, "016x"), None] == outcome.value
+    assert span.parent is not None
+    assert PARENT == span.parent.span_id
+    assert "7" * 500 == facts(span)["jsonrpc.request.id"]
+    assert "" == caplog.text
+
+
 async def test_code_in_a_thread_is_inside_the_span(project: Path, spans: InMemorySpanExporter):
     """What a sync command traces itself is a child of its call."""
     async with Runtime.open(project) as runtime:

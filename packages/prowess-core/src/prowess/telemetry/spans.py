@@ -37,7 +37,9 @@ _BUCKETS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 6
 """Bucket boundaries in seconds, from the conventions."""
 _NO_FAILURE: Final = frozenset({"ok", "input_required"})
 _MOST_TEXT: Final = 500
-"""The most characters of a failure message in a span."""
+"""The most characters of a text in a span: of a failure message, and of what a client has chosen."""
+_MOST_NAMED: Final = 8192
+"""The most characters of a field with the context of a client, from the standard. OpenTelemetry logs longer ones whole."""
 _FLUSHING: Final = 1.0
 """Seconds for the last export when the runtime closes."""
 
@@ -97,7 +99,8 @@ class Spans:
 
         With it the context for the command, which has the client's baggage as well.
         """
-        before = propagate.extract(call.trace_context, context.get_current())
+        named = {name: text for name, text in call.trace_context.items() if len(text) <= _MOST_NAMED and text.isascii()}
+        before = propagate.extract(named, context.get_current())
         around = trace.get_current_span().get_span_context()
         parent = trace.get_current_span(before).get_span_context()
         links = [Link(around)] if around.is_valid and around != parent else []
@@ -156,7 +159,7 @@ def _shared(call: CallInfo) -> dict[str, str]:
 
 
 def _of_one(call: CallInfo) -> Mapping[str, str]:
-    """The attributes of spans only."""
+    """The attributes of spans only. Clients choose the ids of requests, and the URIs."""
     facts = {
         "gen_ai.tool.type": "function" if call.kind == "tool" else "",
         "mcp.resource.uri": call.uri,
@@ -164,7 +167,7 @@ def _of_one(call: CallInfo) -> Mapping[str, str]:
         "prowess.call.id": call.call_id,
         "prowess.command": call.command,
     }
-    return {name: value for name, value in facts.items() if value}
+    return {name: value[:_MOST_TEXT] for name, value in facts.items() if value}
 
 
 def _kind(error: BaseException) -> str:
