@@ -62,6 +62,8 @@ SKILL = """
 
     @skill_command
     def fails(how: str = "failed") -> int:
+        if how == "s3cr3t":
+            return how
         raise SkillError("no such town") if how == "failed" else ValueError("boom")
 
     @skill_command(timeout=0.05)
@@ -197,13 +199,14 @@ async def test_a_call_without_mcp_is_an_internal_span_below_the_current_one(proj
         (("fails", {}), "failed", "no such town"),
         (("fails", {"how": "crash"}), "crashed", "ValueError: boom"),
         (("fails", {"how": 5}), "input", None),
+        (("fails", {"how": "s3cr3t"}), "output", None),
         (("slow", {}), "timeout", "demo.slow timed out after 0.05 s"),
     ],
 )
 async def test_a_failure_has_its_kind_as_error_type(
     project: Path, spans: InMemorySpanExporter, call: tuple[str, Any], kind: str, text: str | None
 ):
-    """The status is an error, with the message; arguments that do not fit are not shown."""
+    """The status is an error, with the message; arguments and results that do not fit are not shown."""
     command, arguments = call
     async with Runtime.open(project) as runtime:
         await runtime.call(f"demo.{command}", arguments, channel=over_mcp())

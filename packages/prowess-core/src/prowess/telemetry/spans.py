@@ -120,7 +120,7 @@ class Spans:
         if outcome.attempts > 1:
             span.set_attribute("prowess.attempts", outcome.attempts)
         failure = "" if outcome.kind in _NO_FAILURE else outcome.kind
-        text = "" if failure == "input" else outcome.text  # which shows the values that did not fit
+        text = "" if failure in ("input", "output") else outcome.text  # which shows the values that did not fit
         self._end(span, call, seconds, failure, text[:_MOST_TEXT])
         if failure == "timeout":
             self._export.soon()
