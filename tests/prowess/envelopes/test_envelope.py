@@ -19,6 +19,7 @@ from jsonschema import Draft7Validator
 from patience import PATIENCE
 
 from prowess import Runtime
+from prowess.calls.outcome import Outcome, read_outcome
 from prowess.envelopes.envelope import Request, diagnostics, finish, invoke, is_rfc3339
 from prowess.errors import SettingsError
 from prowess.results.published import get_schema_path
@@ -187,6 +188,26 @@ async def test_retry_says_when_and_why(project: Path) -> None:
     assert ({"Retry-After": "2"}, {"queue": 7}) == (known["headers"], known["errors"][0]["detail"])
     assert {"data": [1]} == unknown["errors"][0]["detail"]
     assert "headers" not in unknown
+
+
+@pytest.mark.parametrize(
+    ("meta", "code", "http", "headers"),
+    [({"prowess/retry_after": 0}, "retry", 503, {"Retry-After": "0"}), ({}, "error", 500, None)],
+)
+async def test_a_lost_call_says_whether_to_try_again(
+    meta: Any, code: str, http: int, headers: Any, project: Path
+) -> None:
+    """A host that has lost a worker knows whether that is safe."""
+
+    class LosesWorkers(Runtime):
+        async def call(self, command: str, *_: Any, **__: Any) -> Outcome:
+            return read_outcome(command, {"prowess/kind": "worker_lost", **meta}, {"content": [{"text": "lost"}]})
+
+    async with LosesWorkers.open(project) as runtime:
+        response = await invoke(runtime, request("research.nothing"))
+    RESPONSES.validate(response)
+    assert {"code": code, "http": http, "message": "lost"} == response["status"]
+    assert headers == response.get("headers")
 
 
 async def test_every_problem_of_the_arguments_is_an_error_of_its_own(project: Path) -> None:

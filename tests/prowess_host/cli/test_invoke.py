@@ -147,6 +147,10 @@ def echo(text: str) -> str:
 def leaves(text: str) -> str:
     os._exit(9)
 
+@skill_command(read_only=True)
+def leaves_again(text: str) -> str:
+    os._exit(9)
+
 @skill_command(timeout=0.5)
 def slow(text: str) -> str:
     time.sleep(600)
@@ -176,6 +180,8 @@ def test_a_command_that_ends_its_process_costs_its_own_call(harmful: Path) -> No
     assert ("a", 500, "worker_lost") == (lost["id"], lost["status"]["http"], lost["errors"][0]["code"])
     assert "exit code 9" in lost["errors"][0]["message"]
     assert lost["metadata"]["call_id"]
+    _, (safe,) = invoke(harmful, lines(request("a", "tools.leaves_again")))
+    assert ("retry", 503, "0") == (safe["status"]["code"], safe["status"]["http"], safe["headers"]["Retry-After"])
 
 
 def test_a_command_whose_time_is_up_has_no_effect_afterwards(harmful: Path) -> None:

@@ -28,11 +28,13 @@ from proxy import Proxy
 from tests.prowess_host.cluster.failing import FailingEngine
 from web import JSON, SERVE, Answer, Events, Web, served_over_http, stateless, until
 
+from prowess.results.published import get_validator
 from prowess.settings.settings import Settings
 from prowess.worker.messages import Kind
 from prowess_host.cluster import sharing
 from prowess_host.cluster.engine import EngineConnection
 from prowess_host.cluster.errors import EngineError
+from prowess_host.cluster.handles import _lost_response
 from prowess_host.cluster.local import LocalEngine
 from prowess_host.cluster.replicas import Replicas
 from prowess_host.cluster.results import ClusterResults
@@ -467,6 +469,7 @@ def test_work_of_a_replica_that_died_is_answered_by_the_others(
                 lost["result"]["_meta"]["prowess/kind"],
             )
             assert advice in lost["result"]["content"][0]["text"]
+            assert (task == safe) == (lost["result"]["_meta"].get("prowess/retry_after") == 0)
             assert lost == about(webs[0], "tasks/get", task).json["result"]
             assert -32602 == state(task, "bob")["error"]["code"]
             assert "result" in about(webs[0], "tasks/cancel", task).json
@@ -474,6 +477,15 @@ def test_work_of_a_replica_that_died_is_answered_by_the_others(
         gone = envelope(webs[0], "t.counted", handle=handles[1])
         assert (500, "worker_lost") == (gone.status, gone.json["errors"][0]["code"])
         assert 404 == envelope(webs[1], "t.echo", "bob", handle=handles[0]).status
+
+
+@pytest.mark.parametrize(("may_repeat", "code", "http"), [(True, "retry", 503), (False, "error", 500)])
+def test_response_for_lost_work_is_an_envelope(may_repeat: bool, code: str, http: int) -> None:
+    """By the hints of its command, like the response for a call that lost its worker."""
+    response = json.loads(_lost_response({"command": "t.echo", "may_repeat": may_repeat}))
+    get_validator("response.schema.json").validate(response)
+    assert (code, http) == (response["status"]["code"], response["status"]["http"])
+    assert (may_repeat, "headers" in response) == (http == 503, http == 503)
 
 
 def ends_kept(engine: LocalEngine, cluster: str, host: str) -> int:

@@ -518,6 +518,8 @@ class _Desk:
 
 def _of_outcome(request: Request, outcome: Outcome, started: float) -> JsonObject:
     code, http = _STATUS.get(outcome.kind, ("error", 500))
+    if outcome.kind == "worker_lost" and outcome.retry_after is not None:  # trying again is safe
+        code, http = "retry", 503
     metadata = {
         **_about(request),
         "tool": outcome.command,

@@ -215,13 +215,15 @@ class AcceptedEnvelopes:
 
 def _lost_response(facts: JsonObject) -> bytes:
     text = lost_text(facts["command"], "the host that ran it is gone", may_repeat=facts["may_repeat"])
+    is_safe: bool = facts["may_repeat"]
     response = {
         "id": "",
         "version": "1.0.0",
-        "status": {"code": "error", "http": 500, "message": text},
+        "status": {"code": "retry" if is_safe else "error", "http": 503 if is_safe else 500, "message": text},
         "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "duration_ms": 0.0,
         "metadata": {"tool": facts["command"]},
         "errors": [{"code": "worker_lost", "message": text, "path": ""}],
+        **({"headers": {"Retry-After": "0"}} if is_safe else {}),
     }
     return json.dumps(response).encode()
