@@ -28,13 +28,14 @@ from proxy import Proxy
 from tests.prowess_host.cluster.failing import FailingEngine
 from web import JSON, SERVE, Answer, Events, Web, served_over_http, stateless, until
 
+from prowess.calls.handles import MOST_WORKS
 from prowess.results.published import get_validator
 from prowess.settings.settings import Settings
 from prowess.worker.messages import Kind
 from prowess_host.cluster import sharing
 from prowess_host.cluster.engine import EngineConnection
 from prowess_host.cluster.errors import EngineError
-from prowess_host.cluster.handles import _lost_response
+from prowess_host.cluster.handles import SharedHandles, _lost_response
 from prowess_host.cluster.local import LocalEngine
 from prowess_host.cluster.replicas import Replicas
 from prowess_host.cluster.results import ClusterResults
@@ -332,6 +333,21 @@ async def test_questions_are_answered_whatever_goes_wrong(connect: Callable[...,
     with pytest.raises(EngineError, match="could not answer: RuntimeError"):
         await asking.ask(replica.me, {})
     await replica.close()
+
+
+@pytest.mark.parametrize(("size", "kept"), [(30_000_000, 4), (10, MOST_WORKS)])
+async def test_a_host_keeps_a_bounded_part_of_the_answers_that_the_engine_lacks(size: int, kept: int) -> None:
+    """The engine may be gone for days. The newest are sent when it is back."""
+    engine = EngineConnection(Settings.of({"cluster.url": "nats://127.0.0.1:9"}))  # never connected
+    handles = SharedHandles(engine, "me", Secret(engine, b"key").digest, str)
+    facts: Any = {"kind": "task", "command": "t.soon", "may_repeat": False}
+    answer = bytes(size)
+    for number in range(kept + 3):
+        await handles.begin(str(number), None, facts, bool)
+        handles.end(str(number), answer)
+        await handles.close()
+
+    assert [str(number) for number in range(3, kept + 3)] == list(handles._works)
 
 
 async def test_question_waits_for_a_host_that_may_come_back(connect: Callable[..., Any]) -> None:
