@@ -19,6 +19,7 @@ from jsonschema import Draft7Validator
 from patience import PATIENCE
 
 from prowess import Runtime
+from prowess.calls.outcome import Outcome, read_outcome
 from prowess.envelopes.envelope import Request, diagnostics, finish, invoke, is_rfc3339
 from prowess.errors import SettingsError
 from prowess.results.published import get_schema_path
@@ -189,6 +190,26 @@ async def test_retry_says_when_and_why(project: Path) -> None:
     assert "headers" not in unknown
 
 
+@pytest.mark.parametrize(
+    ("meta", "code", "http", "headers"),
+    [({"prowess/retry_after": 0}, "retry", 503, {"Retry-After": "0"}), ({}, "error", 500, None)],
+)
+async def test_a_lost_call_says_whether_to_try_again(
+    meta: Any, code: str, http: int, headers: Any, project: Path
+) -> None:
+    """A host that has lost a worker knows whether that is safe."""
+
+    class LosesWorkers(Runtime):
+        async def call(self, command: str, *_: Any, **__: Any) -> Outcome:
+            return read_outcome(command, {"prowess/kind": "worker_lost", **meta}, {"content": [{"text": "lost"}]})
+
+    async with LosesWorkers.open(project) as runtime:
+        response = await invoke(runtime, request("research.nothing"))
+    RESPONSES.validate(response)
+    assert {"code": code, "http": http, "message": "lost"} == response["status"]
+    assert headers == response.get("headers")
+
+
 async def test_every_problem_of_the_arguments_is_an_error_of_its_own(project: Path) -> None:
     """Each has the path from the root of the envelope."""
     (response,) = await answers(project, request(payload={"max_results": "many", "quary": "q"}))
@@ -266,6 +287,28 @@ async def test_other_processes_know_of_work_before_its_handle_is_given_out(proje
         with anyio.fail_after(PATIENCE):
             await finish(runtime)
         assert "given up" == (await invoke(runtime, request(metadata={"handle": handle})))["output"]
+
+
+async def test_work_of_a_caller_that_went_away_before_its_handle_was_known_is_over_at_its_end(project: Path) -> None:
+    """Such callers do not use up the room of the others."""
+    asked = asyncio.Event()
+
+    class Slow(OtherProcesses):
+        async def accepted(self, handle: str, owner: Any, command: str, on_lost: Any) -> None:
+            await super().accepted(handle, owner, command, on_lost)
+            asked.set()
+            await anyio.sleep_forever()
+
+    others = Slow()
+    async with Runtime.open(project) as runtime:
+        runtime.others = others
+        asking = asyncio.ensure_future(invoke(runtime, request("research.nothing", metadata={"wait": False})))
+        with anyio.fail_after(PATIENCE):
+            await asked.wait()
+            asking.cancel()
+            await finish(runtime)
+            ((_, _, response),) = others.known.values()
+    assert 200 == response["status"]["http"]
 
 
 @pytest.mark.parametrize("handle", ["nope", 5, ["x"]])
@@ -364,6 +407,14 @@ async def test_another_major_version_is_refused_whatever_else_it_says(project: P
     """Its members mean nothing to us."""
     (response,) = await answers(project, {"id": "r1", "version": "2.0.0", "what": 1})
     assert ["unsupported_version"] == [item["code"] for item in response["errors"]]
+
+
+@pytest.mark.parametrize("auth", ["s3cret", ["s3cret"], {"type": ["s3cret"]}, {"type": "bearer", "token": ["s3cret"]}])
+async def test_a_secret_in_the_wrong_form_is_shown_to_nobody(auth: Any, project: Path, caplog: Any) -> None:
+    """The log and whoever reads the response see where the mistake is, not what was sent."""
+    (response,) = await answers(project, request(auth=auth))
+    assert (422, "wrong_type") == (response["status"]["http"], response["errors"][0]["code"])
+    assert "s3cret" not in json.dumps(response) + caplog.text
 
 
 async def test_a_request_never_shows_its_secret(project: Path) -> None:
@@ -575,10 +626,11 @@ def written(value: str, *, request_id: str = "abc") -> str:
         (written("[-Infinity]").encode(), "-Infinity is not JSON"),
         (written("9" * 5000), "an integer of 5000 digits is too long; send it as a string"),
         (written('"\\ud800"'), "surrogates not allowed"),
+        (written("1e999"), "Out of range float values"),
         (request(id="abc", payload={"x": object()}), "object is not JSON serializable"),
         (request(id="abc", payload={"x": math.nan}), "NaN is not JSON"),
     ],
-    ids=["nan", "infinity", "digits", "surrogate", "object", "nan in a mapping"],
+    ids=["nan", "infinity", "digits", "surrogate", "beyond a float", "object", "nan in a mapping"],
 )
 async def test_a_value_that_is_not_json_is_told_to_its_id(raw: Any, told: str, project: Path) -> None:
     """Whoever waits for this id must not wait for its own timeout."""

@@ -62,6 +62,8 @@ SKILL = """
 
     @skill_command
     def fails(how: str = "failed") -> int:
+        if how == "s3cr3t":
+            return how
         raise SkillError("no such town") if how == "failed" else ValueError("boom")
 
     @skill_command(timeout=0.05)
@@ -148,6 +150,23 @@ async def test_a_call_over_mcp_is_a_server_span_below_the_span_of_the_client(
     } == facts(span)
 
 
+@pytest.mark.parametrize("baggage", ["user=\ud800", "user=é", f"user=ada,more={'x' * 9000}"])
+async def test_a_context_that_no_client_may_send_is_left_out(
+    baggage: str, project: Path, spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture
+):
+    """The call runs below the span of the client, and no log is filled with it. What else the client chose is cut."""
+    context = {"traceparent": TRACEPARENT, "baggage": baggage}
+    async with Runtime.open(project) as runtime:
+        outcome = await runtime.call("demo.here", channel=over_mcp(trace_context=context, request_id="7" * 1000))
+
+    span = only(spans, "tools/call demo_here")
+    assert [format(span.get_span_context().span_id, "016x"), None] == outcome.value
+    assert span.parent is not None
+    assert PARENT == span.parent.span_id
+    assert "7" * 500 == facts(span)["jsonrpc.request.id"]
+    assert "" == caplog.text
+
+
 async def test_code_in_a_thread_is_inside_the_span(project: Path, spans: InMemorySpanExporter):
     """What a sync command traces itself is a child of its call."""
     async with Runtime.open(project) as runtime:
@@ -180,13 +199,14 @@ async def test_a_call_without_mcp_is_an_internal_span_below_the_current_one(proj
         (("fails", {}), "failed", "no such town"),
         (("fails", {"how": "crash"}), "crashed", "ValueError: boom"),
         (("fails", {"how": 5}), "input", None),
+        (("fails", {"how": "s3cr3t"}), "output", None),
         (("slow", {}), "timeout", "demo.slow timed out after 0.05 s"),
     ],
 )
 async def test_a_failure_has_its_kind_as_error_type(
     project: Path, spans: InMemorySpanExporter, call: tuple[str, Any], kind: str, text: str | None
 ):
-    """The status is an error, with the message; arguments that do not fit are not shown."""
+    """The status is an error, with the message; arguments and results that do not fit are not shown."""
     command, arguments = call
     async with Runtime.open(project) as runtime:
         await runtime.call(f"demo.{command}", arguments, channel=over_mcp())

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
-from shell import prowess
+from patience import PATIENCE
+from shell import prowess, run
 
 SKILL = """
 import os, threading
@@ -110,6 +113,18 @@ def test_what_is_no_json_at_all_gives_one_error(project: Path) -> None:
     assert (1, ["not_json"]) == (code, [response["errors"][0]["code"] for response in responses])
 
 
+@pytest.mark.parametrize("first", [b"hello\n", b'{"id": "a",}\n', b"{} {}\n", lines(request("a"))])
+async def test_a_program_that_waits_for_each_answer_gets_it(first: bytes, project: Path) -> None:
+    """Also with room for more requests, and after a first line that no other line completes."""
+    command = await run("invoke", "--project", str(project), "--jobs", "3", environ=os.environ)
+    with anyio.fail_after(PATIENCE):
+        for line in (first, lines(request("b"))):
+            command.stdin.write(line)
+            assert json.loads(await command.stdout.readline())["id"] in ("", "a", "b")
+        command.stdin.close()
+        await command.wait()
+
+
 @pytest.mark.parametrize("jobs", ["0", "x"])
 def test_wrong_use_is_refused(jobs: str, project: Path) -> None:
     """With the exit code of wrong use."""
@@ -130,6 +145,10 @@ def echo(text: str) -> str:
 
 @skill_command
 def leaves(text: str) -> str:
+    os._exit(9)
+
+@skill_command(read_only=True)
+def leaves_again(text: str) -> str:
     os._exit(9)
 
 @skill_command(timeout=0.5)
@@ -161,6 +180,8 @@ def test_a_command_that_ends_its_process_costs_its_own_call(harmful: Path) -> No
     assert ("a", 500, "worker_lost") == (lost["id"], lost["status"]["http"], lost["errors"][0]["code"])
     assert "exit code 9" in lost["errors"][0]["message"]
     assert lost["metadata"]["call_id"]
+    _, (safe,) = invoke(harmful, lines(request("a", "tools.leaves_again")))
+    assert ("retry", 503, "0") == (safe["status"]["code"], safe["status"]["http"], safe["headers"]["Retry-After"])
 
 
 def test_a_command_whose_time_is_up_has_no_effect_afterwards(harmful: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 
@@ -14,7 +15,7 @@ class FailingEngine(LocalEngine):
     def kill(self) -> None:
         """Kill it, as a crash would, and wait for its end."""
         os.kill(self.pid, signal.SIGKILL)
-        super().stop()
+        self.stop()
 
     def pause(self) -> None:
         """Freeze it: it keeps its connections and answers nothing."""
@@ -23,3 +24,9 @@ class FailingEngine(LocalEngine):
     def resume(self) -> None:
         """Continue after `pause`."""
         os.kill(self.pid, signal.SIGCONT)
+
+    def stop(self) -> None:
+        """Let it shut down, also after `pause`."""
+        with contextlib.suppress(ProcessLookupError):
+            self.resume()
+        super().stop()

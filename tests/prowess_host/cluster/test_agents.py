@@ -34,6 +34,7 @@ from prowess.settings.settings import Settings
 from prowess.skills.discovery import Source
 from prowess_host.catalog.labels import labels_of_skill
 from prowess_host.cli.commands import run
+from prowess_host.cluster import agent as agents
 from prowess_host.cluster import remote
 from prowess_host.cluster.agent import Agent, claim
 from prowess_host.cluster.code import APPROVED, Unapproved, check_approved, new_key, sign
@@ -136,6 +137,21 @@ async def test_agents_that_start_together_keep_their_folders(tmp_path: Path) -> 
     assert {"a", "b"} == {each.name for each in running.iterdir()}
     os.close(first)
     os.close(second)
+
+
+async def test_agent_removes_old_files_from_its_cache_for_as_long_as_it_runs(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may run for years, and a host that needs such a file sends it again."""
+    monkeypatch.setattr(agents, "_CLEANED", 0.0)
+    agent = await start()
+    new, old = (agent.cache / "agent" / "blobs" / name for name in ("new", "old"))
+    new.parent.mkdir(parents=True)
+    for file in (new, old):
+        file.touch()
+    os.utime(old, (0, 0))
+    await until(lambda: not old.exists())
+    assert new.exists()
 
 
 async def test_call_is_answered_by_a_worker_on_an_agent(start: Start, env: dict[str, str], tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from patience import PATIENCE
+from proxy import Proxy
 from tests.prowess_host.cluster.failing import FailingEngine
 
 from prowess.errors import SettingsError
@@ -236,6 +237,47 @@ async def test_engine_that_stops_answering_is_given_up(own_engine: FailingEngine
         with pytest.raises(EngineError, match=r"no answer within|gone"):
             await ask_on()
     assert not engine.up
+    own_engine.resume()
+    await until(engine, up=True)
+    await engine.close()
+
+
+async def fill(engine: EngineConnection) -> None:
+    """Publish until the network takes no more, and something waits behind that."""
+    assert engine._client is not None
+    with anyio.fail_after(PATIENCE):
+        while engine._client.pending_data_size < 4_000_000:
+            engine.publish("filling", bytes(1_000_000))
+            await anyio.lowlevel.checkpoint()
+
+
+async def test_connection_that_is_lost_while_messages_wait_is_made_again(engine: LocalEngine) -> None:
+    """nats-py says nothing of it: what waits cannot be sent any more."""
+    proxy = Proxy(engine.url)
+    connection = EngineConnection(Settings.of({"cluster.url": await proxy.start()}))
+    assert await connection.ready(PATIENCE)
+    proxy.hush()
+    await fill(connection)
+    proxy.cut()
+    proxy.mend()
+    with anyio.fail_after(PATIENCE):
+        while connection.connections < 2:  # noqa: ASYNC110 - it may be too quick for a listener
+            await anyio.sleep(0.01)
+    await until(connection, up=True)
+    await connection.close()
+    await proxy.close()
+
+
+async def test_engine_that_reads_nothing_is_given_up_while_messages_wait(
+    own_engine: FailingEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """nats-py would wait until they are sent. Nobody asks anything here, as on an agent."""
+    monkeypatch.setattr(engines, "_PING", 0.1)
+    engine = EngineConnection(Settings.of({"cluster.url": own_engine.url}))
+    assert await engine.ready(PATIENCE)
+    own_engine.pause()
+    await fill(engine)
+    await until(engine, up=False)
     own_engine.resume()
     await until(engine, up=True)
     await engine.close()

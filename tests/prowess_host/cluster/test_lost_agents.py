@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from written import is_there, seen, touch, written
 
 from prowess.settings.keys import HostSettings
 from prowess.worker.messages import Kind
+from prowess_host.cluster import agent as agents
+from prowess_host.cluster import remote as remotes
 from prowess_host.cluster.agent import Agent
 from prowess_host.cluster.deadlines import RemoteDeadlines
 from prowess_host.cluster.remote import RemoteWorker
@@ -383,6 +386,51 @@ async def test_agent_that_was_stopped_for_a_while_runs_nothing_twice(
     for number, answer in enumerate(answers):
         text = answer["content"][0]["text"]
         assert (text, effects[number]) == (str(number), 1) or ("taken effect" in text and effects[number] <= 1)
+
+
+def abroad(host: Inside) -> list[RemoteWorker]:
+    """The workers of a host on agents."""
+    workers = [worker.process for pool in host.project.workers.pools for worker in pool.workers]
+    return [worker for worker in workers if isinstance(worker, RemoteWorker)]
+
+
+@pytest.mark.parametrize("starts", [True, False])
+async def test_agent_whose_answer_is_lost_runs_the_worker_or_leaves_it_to_another_one(
+    start: Start, env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, starts: bool
+) -> None:
+    """What its worker says arrives all the same. A call that has begun there stays there."""
+    first = await start("first")
+    publish = first.engine.publish
+
+    def lose_answer(subject: str, data: bytes) -> None:
+        if b"accepted" not in data:
+            publish(subject, data)
+
+    monkeypatch.setattr(first.engine, "publish", lose_answer)
+    go, write = threading.Event(), agents.lay_out
+
+    def fail(index: bytes, folder: Path, blob: Any) -> None:
+        if folder.is_relative_to(first.cache):
+            go.wait(PATIENCE)
+            raise OSError("the disk is full")
+        write(index, folder, blob)
+
+    if not starts:
+        monkeypatch.setattr(agents, "lay_out", fail)
+    root, mark = written(tmp_path / "p", jobs=SKILL), tmp_path / "mark"
+    async with inside(root, env={**env, "PROWESS_CLUSTER__WORKERS": "1"}) as host:
+        monkeypatch.setattr(remotes, "_ANSWER", 1.0 if starts else PATIENCE)
+        held = host.start_call("jobs_hold", mark=str(mark))
+        (worker,) = await until(lambda: abroad(host))
+        asking = worker._coming
+        if not starts:
+            await seen(host, await start("second"))
+            go.set()
+        await until(lambda: is_there(mark, ".begun"))
+        await until(asking.done)  # it would end the worker
+        touch(mark, ".go")
+        assert "held" == (await result(held))["content"][0]["text"]
+    assert 1 == len(lines(mark))
 
 
 async def test_engine_that_is_killed_and_comes_back_costs_no_call_on_an_agent(

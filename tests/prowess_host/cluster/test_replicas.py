@@ -28,11 +28,14 @@ from proxy import Proxy
 from tests.prowess_host.cluster.failing import FailingEngine
 from web import JSON, SERVE, Answer, Events, Web, served_over_http, stateless, until
 
+from prowess.calls.handles import MOST_WORKS
+from prowess.results.published import get_validator
 from prowess.settings.settings import Settings
 from prowess.worker.messages import Kind
 from prowess_host.cluster import sharing
 from prowess_host.cluster.engine import EngineConnection
 from prowess_host.cluster.errors import EngineError
+from prowess_host.cluster.handles import SharedHandles, _lost_response
 from prowess_host.cluster.local import LocalEngine
 from prowess_host.cluster.replicas import Replicas
 from prowess_host.cluster.results import ClusterResults
@@ -332,6 +335,21 @@ async def test_questions_are_answered_whatever_goes_wrong(connect: Callable[...,
     await replica.close()
 
 
+@pytest.mark.parametrize(("size", "kept"), [(30_000_000, 4), (10, MOST_WORKS)])
+async def test_a_host_keeps_a_bounded_part_of_the_answers_that_the_engine_lacks(size: int, kept: int) -> None:
+    """The engine may be gone for days. The newest are sent when it is back."""
+    engine = EngineConnection(Settings.of({"cluster.url": "nats://127.0.0.1:9"}))  # never connected
+    handles = SharedHandles(engine, "me", Secret(engine, b"key").digest, str)
+    facts: Any = {"kind": "task", "command": "t.soon", "may_repeat": False}
+    answer = bytes(size)
+    for number in range(kept + 3):
+        await handles.begin(str(number), None, facts, bool)
+        handles.end(str(number), answer)
+        await handles.close()
+
+    assert [str(number) for number in range(3, kept + 3)] == list(handles._works)
+
+
 async def test_question_waits_for_a_host_that_may_come_back(connect: Callable[..., Any]) -> None:
     """It is not there yet after a loss of the engine; only after ten seconds is it certain that it is gone."""
 
@@ -467,6 +485,7 @@ def test_work_of_a_replica_that_died_is_answered_by_the_others(
                 lost["result"]["_meta"]["prowess/kind"],
             )
             assert advice in lost["result"]["content"][0]["text"]
+            assert (task == safe) == (lost["result"]["_meta"].get("prowess/retry_after") == 0)
             assert lost == about(webs[0], "tasks/get", task).json["result"]
             assert -32602 == state(task, "bob")["error"]["code"]
             assert "result" in about(webs[0], "tasks/cancel", task).json
@@ -474,6 +493,15 @@ def test_work_of_a_replica_that_died_is_answered_by_the_others(
         gone = envelope(webs[0], "t.counted", handle=handles[1])
         assert (500, "worker_lost") == (gone.status, gone.json["errors"][0]["code"])
         assert 404 == envelope(webs[1], "t.echo", "bob", handle=handles[0]).status
+
+
+@pytest.mark.parametrize(("may_repeat", "code", "http"), [(True, "retry", 503), (False, "error", 500)])
+def test_response_for_lost_work_is_an_envelope(may_repeat: bool, code: str, http: int) -> None:
+    """By the hints of its command, like the response for a call that lost its worker."""
+    response = json.loads(_lost_response({"command": "t.echo", "may_repeat": may_repeat}))
+    get_validator("response.schema.json").validate(response)
+    assert (code, http) == (response["status"]["code"], response["status"]["http"])
+    assert (may_repeat, "headers" in response) == (http == 503, http == 503)
 
 
 def ends_kept(engine: LocalEngine, cluster: str, host: str) -> int:
@@ -525,15 +553,11 @@ def test_work_that_others_have_given_up_ends_when_its_replica_is_back(
         assert 500 == until(lambda: (it := envelope(lonely, "t.counted", handle=handle)).status != 202 and it).status
 
 
+REQUEST = {"id": "1", "version": "1.0.0", "timestamp": "2026-01-31T12:00:00Z"}
+
+
 def envelope(web: Web, tool: str, who: str = "ada", payload: Any = None, **metadata: Any) -> Answer:
-    body = {
-        "id": "1",
-        "version": "1.0.0",
-        "timestamp": "2026-01-31T12:00:00Z",
-        "tool": tool,
-        "payload": payload or {},
-        "metadata": metadata,
-    }
+    body = {**REQUEST, "tool": tool, "payload": payload or {}, "metadata": metadata}
     return web.ask("POST", "/v1/invoke", body, {**JSON, **of(who)})
 
 
@@ -544,6 +568,10 @@ def test_any_replica_answers_for_accepted_work(webs: list[Web]) -> None:
     done = until(lambda: (it := envelope(webs[1], "t.echo", handle=handle)).status == 200 and it)
 
     assert "done" == done.json["output"]
+    question = json.dumps({**REQUEST, "tool": "t.echo", "payload": {}, "metadata": {"handle": handle}})
+    for encoding, status in (("utf-8-sig", 200), ("utf-16", 422)):
+        asked = webs[1].ask("POST", "/v1/invoke", question.encode(encoding), {**JSON, **of("ada")})
+        assert status == asked.status
     large = "x" * 3_000_000  # more than a message of the engine carries
     handle = envelope(webs[0], "t.echo", payload={"text": large}, wait=False).json["output"]["handle"]
     done = until(lambda: (it := envelope(webs[1], "t.echo", handle=handle)).status == 200 and it)
@@ -730,6 +758,7 @@ def test_replicas_go_on_when_the_engine_is_killed_and_share_again_when_it_is_bac
         asked = webs[0].stateless("tools/call", of("ada"), name="t_sure", arguments={}, _meta=ASKABLE)
         created = webs[0].stateless("tools/call", of("ada"), name="t_later", arguments={}, _meta=TAKES_TASKS)
         task = created.json["result"]["taskId"]
+        handle = envelope(webs[0], "t.echo", payload={"text": "kept"}, wait=False).json["output"]["handle"]
         in_flight = str(tmp_path / "in-flight")
         waiting = [
             lambda: webs[0].call("t_counted", of("ada"), place=in_flight, wait=True),
@@ -753,6 +782,8 @@ def test_replicas_go_on_when_the_engine_is_killed_and_share_again_when_it_is_bac
         assert "accept True" == webs[1].stateless("tools/call", of("ada"), name="t_sure", arguments={}, **told).text
         refused = about(webs[1], "tasks/get", task).json["error"]
         assert (-32603, True) == (refused["code"], "cannot be reached; try again" in refused["message"])
+        again = envelope(webs[1], "t.echo", handle=handle).json
+        assert ("1", "retry", 503) == (again["id"], again["status"]["code"], again["status"]["http"])
         until(lambda: about(webs[0], "tasks/get", task).json["result"]["status"] == "input_required")
         Path(f"{in_flight}.go").touch()
         assert {"counted", "alone"} == {answer.result().text for answer in answers}

@@ -86,6 +86,25 @@ async def test_every_message_arrives_once_and_in_order(seed: int, loss: float) -
         end.stream.close()
 
 
+@pytest.mark.parametrize("loss", [0.0, 0.25])
+async def test_numbers_of_messages_may_start_again(loss: float) -> None:
+    """A stream lasts longer than the numbers in its headers, which have 32 bits."""
+    engine = Lossy(1, loss)
+    ends = End(engine, "a", "b"), End(engine, "b", "a")
+    for end in ends:
+        end.stream.sent = end.stream._received = end.stream.departed = 2**32 - 50
+    said = [(7, b"%d" % number) for number in range(100)]
+    for kind, data in said:
+        for end in ends:
+            end.stream.send(kind, data)
+        await asyncio.sleep(0)
+    await until(lambda: all(len(end.heard) >= 100 and not end.stream.size for end in ends))
+    assert [said, said] == [end.heard for end in ends]
+    assert {2**32 + 50} == {end.stream.departed for end in ends}
+    for end in ends:
+        end.stream.close()
+
+
 async def test_large_message_arrives_in_parts_that_are_whole_together() -> None:
     engine = Lossy(1, 0.2)
     one, other = End(engine, "a", "b"), End(engine, "b", "a")

@@ -20,7 +20,7 @@ from prowess_host.protocol.eras import TASKS, takes_tasks
 from prowess_host.protocol.identity import join_objects
 from prowess_host.protocol.questions import STATE_LIFETIME, kind_of, read_answer, request_of
 from prowess_host.protocol.rpc import RpcError
-from prowess_host.workers.jobs import LOST, failed_body, lost_text
+from prowess_host.workers.jobs import failed_body, lost_meta, lost_text
 
 if TYPE_CHECKING:
     import asyncio
@@ -298,7 +298,7 @@ class Tasks:
 
 def _lost_result(command: str, *, may_repeat: bool) -> bytes:
     body = failed_body(lost_text(command, "the host that ran it is gone", may_repeat=may_repeat))
-    return b'{"result":%b}' % join_objects(body, b'{"_meta":%b}' % LOST)
+    return b'{"result":%b}' % join_objects(body, b'{"_meta":%b}' % lost_meta(may_repeat=may_repeat))
 
 
 def _iso(moment: float) -> str:

@@ -173,7 +173,8 @@ def _parsed(request: bytes | str | Mapping[str, Any]) -> JsonObject:
         text = request if isinstance(request, (bytes, str)) else json.dumps(dict(request), ensure_ascii=False)
         text = text.decode("utf-8-sig") if isinstance(text, bytes) else text
         message: Any = json.loads(text, parse_constant=_no_constant, parse_int=_whole)
-        json.dumps(message, ensure_ascii=False).encode()  # escapes can contain lone surrogates
+        # Escapes can contain lone surrogates, and 1e999 becomes infinite: neither could be sent on.
+        json.dumps(message, ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
         problem = _problem("not_json", f"the request is not JSON: {_brief(error)}", "")
         raise _refusal(_salvaged(request), "not_json", 422, problem) from error
@@ -255,7 +256,7 @@ def _mismatch(error: ErrorDetails) -> JsonObject:
     if error["type"] == "missing":
         return _problem("missing", f"{path}: required", path)
     expected = _TYPES.get(error["type"]) or _EXPECTED[path]
-    got = "" if path.startswith("auth.") else f", got {_shown(error['input'])}"
+    got = "" if error["loc"][0] == "auth" else f", got {_shown(error['input'])}"
     code = "wrong_type" if error["type"] in _TYPES else "wrong_value"
     return _problem(code, f"{path}: expected {expected}{got}", path)
 
@@ -466,9 +467,11 @@ class _Desk:
             return _response(
                 request.id, "retry", http, str(error), started, errors=errors, headers=headers, metadata=_about(request)
             )
+        work.task.add_done_callback(
+            partial(self._over, handle)
+        )  # first: the caller may go away while the others hear of it
         if self._others is not None:
             await self._others.accepted(handle, caller, work.command, partial(self._lose, handle, work))
-        work.task.add_done_callback(partial(self._over, handle))
         return self._still(request, handle, started)
 
     def _over(self, handle: str, task: asyncio.Task[JsonObject]) -> None:
@@ -515,6 +518,8 @@ class _Desk:
 
 def _of_outcome(request: Request, outcome: Outcome, started: float) -> JsonObject:
     code, http = _STATUS.get(outcome.kind, ("error", 500))
+    if outcome.kind == "worker_lost" and outcome.retry_after is not None:  # trying again is safe
+        code, http = "retry", 503
     metadata = {
         **_about(request),
         "tool": outcome.command,

@@ -37,12 +37,13 @@ def set_up(own: OtelSettings, root: Path) -> None:
     if own.endpoint is not None:  # every exporter reads the variable, in whatever version
         os.environ.setdefault("OTEL_EXPORTER_OTLP_ENDPOINT", own.endpoint)
     resource = _resource(own, root)
-    tracers = TracerProvider(resource=resource)
+    # Closing sends what is left within a second. The SDK would wait at the exit for as long as a receiver that hangs.
+    tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
     for exporter in _exporters("traces"):
         tracers.add_span_processor(BatchSpanProcessor(exporter))
     trace.set_tracer_provider(tracers)
     readers = [PeriodicExportingMetricReader(exporter) for exporter in _exporters("metrics")]
-    metrics.set_meter_provider(MeterProvider(readers, resource=resource))
+    metrics.set_meter_provider(MeterProvider(readers, resource=resource, shutdown_on_exit=False))
 
 
 def _resource(own: OtelSettings, root: Path) -> Resource:

@@ -8,9 +8,11 @@ Uses the public hooks alone. Arguments and results are not in the spans.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import cache
 from typing import Any, Final
 
 from opentelemetry import context, metrics, propagate, trace
@@ -18,10 +20,12 @@ from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 
 from prowess.calls.deadline import TIMED_OUT
 from prowess.calls.outcome import Outcome
+from prowess.errors import named_error
 from prowess.hookspecs import CallInfo, hookimpl
 
 __all__ = ["Spans"]
 
+_log = logging.getLogger("prowess")
 _SCOPE: Final = "prowess"
 _METHODS: Final = {
     "tool": "tools/call",
@@ -33,7 +37,9 @@ _BUCKETS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 6
 """Bucket boundaries in seconds, from the conventions."""
 _NO_FAILURE: Final = frozenset({"ok", "input_required"})
 _MOST_TEXT: Final = 500
-"""The most characters of a failure message in a span."""
+"""The most characters of a text in a span: of a failure message, and of what a client has chosen."""
+_MOST_NAMED: Final = 8192
+"""The most characters of a field with the context of a client, from the standard. OpenTelemetry logs longer ones whole."""
 _FLUSHING: Final = 1.0
 """Seconds for the last export when the runtime closes."""
 
@@ -49,6 +55,7 @@ class Spans:
             description="Duration of an MCP request, from the start of its processing in the worker to its outcome",
             explicit_bucket_boundaries_advisory=_BUCKETS,
         )
+        self._export = _export()
 
     @hookimpl(tryfirst=True)
     async def prowess_wrap_call(self, call: CallInfo, proceed: Callable[[], Awaitable[Outcome]]) -> Outcome:
@@ -61,7 +68,7 @@ class Spans:
         except BaseException as error:
             self._end(span, call, time.perf_counter() - begun, _kind(error), "")
             if isinstance(error, asyncio.CancelledError):
-                _flush_soon()
+                self._export.soon()
             raise
         finally:
             context.detach(token)
@@ -85,14 +92,15 @@ class Spans:
     @hookimpl
     def prowess_closing(self) -> None:
         """Export the pending spans within a second, so that a silent receiver does not delay the end of the worker."""
-        _flush_soon().join(_FLUSHING)
+        self._export.within(_FLUSHING)
 
     def _start(self, call: CallInfo, since: int | None = None) -> tuple[Span, context.Context]:
         """A span below the one that the client named, else below the one that is current in this program.
 
         With it the context for the command, which has the client's baggage as well.
         """
-        before = propagate.extract(call.trace_context, context.get_current())
+        named = {name: text for name, text in call.trace_context.items() if len(text) <= _MOST_NAMED and text.isascii()}
+        before = propagate.extract(named, context.get_current())
         around = trace.get_current_span().get_span_context()
         parent = trace.get_current_span(before).get_span_context()
         links = [Link(around)] if around.is_valid and around != parent else []
@@ -112,10 +120,10 @@ class Spans:
         if outcome.attempts > 1:
             span.set_attribute("prowess.attempts", outcome.attempts)
         failure = "" if outcome.kind in _NO_FAILURE else outcome.kind
-        text = "" if failure == "input" else outcome.text  # which shows the values that did not fit
+        text = "" if failure in ("input", "output") else outcome.text  # which shows the values that did not fit
         self._end(span, call, seconds, failure, text[:_MOST_TEXT])
         if failure == "timeout":
-            _flush_soon()
+            self._export.soon()
 
     def _end(self, span: Span, call: CallInfo, seconds: float, failure: str, text: str) -> None:
         facts = _shared(call)
@@ -151,7 +159,7 @@ def _shared(call: CallInfo) -> dict[str, str]:
 
 
 def _of_one(call: CallInfo) -> Mapping[str, str]:
-    """The attributes of spans only."""
+    """The attributes of spans only. Clients choose the ids of requests, and the URIs."""
     facts = {
         "gen_ai.tool.type": "function" if call.kind == "tool" else "",
         "mcp.resource.uri": call.uri,
@@ -159,7 +167,7 @@ def _of_one(call: CallInfo) -> Mapping[str, str]:
         "prowess.call.id": call.call_id,
         "prowess.command": call.command,
     }
-    return {name: value for name, value in facts.items() if value}
+    return {name: value[:_MOST_TEXT] for name, value in facts.items() if value}
 
 
 def _kind(error: BaseException) -> str:
@@ -169,11 +177,46 @@ def _kind(error: BaseException) -> str:
     return type(error).__qualname__
 
 
-def _flush_soon() -> threading.Thread:
-    """Export pending spans in a thread, because the host may kill a worker whose command does not stop."""
-    flushing = threading.Thread(target=_flush, name="prowess-telemetry", daemon=True)
-    flushing.start()
-    return flushing
+class _Export:
+    """Exports pending spans in a thread, because the host may kill a worker whose command does not stop.
+
+    It is one thread for the process: a receiver that hangs would hold one for each call, and none can be started at the exit.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._asked = self._done = 0
+        """The numbers of the last request, and of the last one that is served."""
+        threading.Thread(target=self._run, name="prowess-telemetry", daemon=True).start()
+
+    def soon(self) -> int:
+        """Ask for an export. Returns the number of the request."""
+        with self._changed:
+            self._asked += 1
+            self._changed.notify_all()
+            return self._asked
+
+    def within(self, seconds: float) -> None:
+        """Export, and wait for the end, for a while."""
+        number = self.soon()
+        with self._changed:
+            self._changed.wait_for(lambda: self._done >= number, seconds)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._asked > self._done)
+                number = self._asked
+            _flush()
+            with self._changed:
+                self._done = number
+                self._changed.notify_all()
+
+
+@cache
+def _export() -> _Export:
+    """That of this process, like the providers."""
+    return _Export()
 
 
 def _flush() -> None:
@@ -182,4 +225,7 @@ def _flush() -> None:
     for provider in providers:
         flush = getattr(provider, "force_flush", None)
         if flush is not None:
-            flush()
+            try:
+                flush()
+            except Exception as error:  # noqa: BLE001 - that of a program may raise anything
+                _log.warning("traces or metrics could not be exported: %s", named_error(error))

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import threading
+from collections import deque
 from collections.abc import AsyncGenerator, Iterator
 from functools import partial
 from typing import IO, Any, Final
@@ -61,17 +62,26 @@ async def _invoke(where: ProjectOptions, jobs: int) -> int:
 
 
 async def _in_order(requests: Iterator[bytes], jobs: int, serve: Any) -> AsyncGenerator[JsonObject]:
-    """Serve up to `jobs` requests at once, and yield the responses in order. Reads at most `jobs` requests ahead."""
-    running: list[asyncio.Task[JsonObject]] = []
-    while True:
-        request = await _next(requests)
-        if request is None:
-            break
-        running.append(asyncio.ensure_future(serve(request)))
-        if len(running) >= jobs:
-            yield await running.pop(0)
-    for task in running:
-        yield await task
+    """Serve up to `jobs` requests at once, and yield the responses in order, each as soon as it is there.
+
+    A program may wait for a response before it sends the next request.
+    """
+    running: deque[asyncio.Task[JsonObject]] = deque()
+    reading: asyncio.Task[bytes | None] | None = None
+    is_over = False
+    while running or not is_over:
+        if reading is None and not is_over and len(running) < jobs:
+            reading = asyncio.ensure_future(_next(requests))
+        awaited = [task for task in (reading, next(iter(running), None)) if task is not None]
+        await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+        if reading is not None and reading.done():
+            request, reading = reading.result(), None
+            if request is None:
+                is_over = True
+            else:
+                running.append(asyncio.ensure_future(serve(request)))
+        while running and running[0].done():
+            yield running.popleft().result()
 
 
 async def _next(requests: Iterator[bytes]) -> bytes | None:
@@ -103,7 +113,7 @@ def _requests(source: IO[bytes]) -> Iterator[bytes]:
         if line.strip():
             first = line
             break
-    if first and not _is_whole(first):
+    if first and not _is_whole(first) and not _is_hopeless(first):
         rest = source.read()
         if _is_whole(first + rest) or not _looks_like_lines(rest):
             yield first + rest
@@ -122,6 +132,20 @@ def _requests(source: IO[bytes]) -> Iterator[bytes]:
 def _is_whole(text: bytes) -> bool:
     try:
         json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _is_hopeless(line: bytes) -> bool:
+    """Whether no further line makes a request of it: then a program may be waiting for the answer to this one."""
+    text = line.strip()
+    if text.startswith(b"{") and not text.endswith(b"}"):
+        return False  # the first line of a request over several lines may have a mistake
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        return error.pos < len(error.doc)
     except (ValueError, RecursionError):
         return False
     return True

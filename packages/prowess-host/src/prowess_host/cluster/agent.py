@@ -63,6 +63,8 @@ _UNSAFE: Final = re.compile(r"PATH|PYTHON.*|LD_.*|DYLD_.*")
 """Variables that can make a worker run other code."""
 _KEPT: Final = 30 * 86400.0
 """Seconds that the cache keeps a file after its download."""
+_CLEANED: Final = 86400.0
+"""Seconds between two removals of old files from the cache."""
 _BEAT: Final = 1.0
 """Seconds between two heartbeats of an agent."""
 _LEAST_SLOTS: Final = 4
@@ -135,7 +137,7 @@ class Agent:
         self.folder = cache / "agent" / "running" / self.id
         """Holds the code of the running workers."""
         self._lock = claim(self.folder)
-        self.blobs.remove_before(time.time() - _KEPT)
+        self._clean_at = 0.0
         self._facts = facts_of_machine()
         self.unconfirmed: set[_Tenant] = set()
         """The running workers, and those whose hosts do not know yet that they have ended."""
@@ -192,6 +194,9 @@ class Agent:
     def _tick(self) -> None:
         self._timer = self._loop.call_later(_BEAT, self._tick)
         self.publish_heartbeat()
+        if self._loop.time() >= self._clean_at:
+            self._clean_at = self._loop.time() + _CLEANED
+            self._loop.run_in_executor(None, self.blobs.remove_before, time.time() - _KEPT)
 
     def publish_heartbeat(self) -> None:
         """Publish a heartbeat with the facts about this agent; the last one says that it leaves."""

@@ -108,7 +108,8 @@ class EngineSubscription:
 
 
 class _Client(Client):
-    """A connection that is refused if the settings ask for TLS and the server offers none, and whose `flush` can be relied on.
+    """A connection that is refused if the settings ask for TLS and the server offers none, and whose `flush` and end can be
+    relied on.
 
     nats-py would continue without TLS, and expose the token to the network.
     """
@@ -116,6 +117,20 @@ class _Client(Client):
     def __init__(self, *, wants_tls: bool) -> None:
         super().__init__()
         self._wants_tls = wants_tls
+        self.on_end: Callable[[], object] = bool
+        """Called once when the connection ends, however it ends."""
+
+    async def _close(self, status: int, do_cbs: bool = True) -> None:
+        """Called at every end. nats-py would report it after it has sent what waits, which may fail, or take for ever."""
+        if not self.is_closed:
+            self.on_end()
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await super()._close(status, do_cbs)
+        except (OSError, TimeoutError):
+            transport: Any = self._transport
+            if transport is not None:  # closing it would also wait until everything is sent
+                transport._io_writer.transport.abort()  # noqa: SLF001 - nats-py offers nothing else
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         """Called with the first message of the server, before we send our credentials."""
@@ -219,9 +234,8 @@ class EngineConnection:
             await asyncio.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 - spreads hosts that lost it together
             wait = min(2 * wait, _LONGEST_WAIT)
 
-    async def _connect(self, client: Client) -> bool:
-        async def lost() -> None:
-            self._lose("the connection was lost", client)
+    async def _connect(self, client: _Client) -> bool:
+        client.on_end = lambda: self._lose("the connection was lost", client)
 
         async def failed(error: Exception) -> None:
             if isinstance(error, ConnectionResetError) and _REFUSED in self.reason:
@@ -234,9 +248,7 @@ class EngineConnection:
         subscribed: set[EngineSubscription] = set()
         try:
             async with asyncio.timeout(3 * _PATIENCE):
-                await client.connect(
-                    list(self._servers), allow_reconnect=False, closed_cb=lost, error_cb=failed, **self._options
-                )
+                await client.connect(list(self._servers), allow_reconnect=False, error_cb=failed, **self._options)
                 while missing := self._subscriptions.keys() - subscribed:
                     for subscription in missing:
                         await self._listen(client, subscription)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from prowess.calls.handles import KEPT
+from prowess.calls.handles import KEPT, MOST_BYTES, MOST_WORKS
 from prowess.contracts.contract import Contract
 from prowess.jsontypes import JsonObject
 from prowess_host.cluster.background import Background
@@ -70,6 +70,8 @@ class SharedHandles:
         self._owner_of = owner_of
         self._kept = engine.bucket("handles", seconds=_FORGOTTEN, most_bytes=_MOST_BYTES, memory=False)
         self._works: dict[str, _Work] = {}
+        self._unsent: dict[str, int] = {}
+        """The sizes of the answers that the engine does not have yet, by handle, the oldest first."""
         self._background = Background()
 
     def start(self) -> None:
@@ -110,7 +112,14 @@ class SharedHandles:
         work = self._works.get(handle)
         if work is not None:
             work.answer = answer
+            self._unsent[handle] = len(answer)
+            while len(self._unsent) > MOST_WORKS or (sum(self._unsent.values()) > MOST_BYTES and len(self._unsent) > 1):
+                self._forget(next(iter(self._unsent)))  # as this host does: the engine may be gone for days
             self._background.run(self._write(work))
+
+    def _forget(self, handle: str) -> None:
+        self._works.pop(handle, None)
+        self._unsent.pop(handle, None)
 
     async def settle(self, handle: object) -> None:
         """Return when the engine has the answer of ended work, unless it is gone: what a client has seen must not change."""
@@ -150,7 +159,7 @@ class SharedHandles:
         name = await self._name(work.handle)
         entry = await self._kept.get(name)
         if entry is not None and json.loads(entry.value)["by"] != self._me:  # other hosts have taken this one for gone
-            del self._works[work.handle]
+            self._forget(work.handle)
             work.on_lost()
             return True
         if entry is not None and work.answer is None:
@@ -161,7 +170,7 @@ class SharedHandles:
         if not await self._put(name, record, answer, 0 if entry is None else entry.revision):
             return False
         if answer is not None:
-            self._works.pop(work.handle, None)
+            self._forget(work.handle)
         return work.answer is answer
 
     async def _put(self, name: str, record: JsonObject, answer: bytes | None, revision: int) -> bool:
@@ -215,13 +224,15 @@ class AcceptedEnvelopes:
 
 def _lost_response(facts: JsonObject) -> bytes:
     text = lost_text(facts["command"], "the host that ran it is gone", may_repeat=facts["may_repeat"])
+    is_safe: bool = facts["may_repeat"]
     response = {
         "id": "",
         "version": "1.0.0",
-        "status": {"code": "error", "http": 500, "message": text},
+        "status": {"code": "retry" if is_safe else "error", "http": 503 if is_safe else 500, "message": text},
         "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "duration_ms": 0.0,
         "metadata": {"tool": facts["command"]},
         "errors": [{"code": "worker_lost", "message": text, "path": ""}],
+        **({"headers": {"Retry-After": "0"}} if is_safe else {}),
     }
     return json.dumps(response).encode()

@@ -421,7 +421,9 @@ class RemoteWorker(LinkedWorker):
                 why_not = await self._ask(agent)
             except EngineError as error:
                 why_not = str(error)
-            if why_not is None:
+            if why_not is None or self._waiting is None:  # it has started, and the answer of the agent was lost
+                if self._stream is not None:
+                    self._stream.start()
                 agents.taken(agent)
                 return
             self._close()
@@ -451,7 +453,6 @@ class RemoteWorker(LinkedWorker):
                 self._code = await agents.snapshot()
         if not answer.get("accepted"):
             return str(answer.get("refused", "the files of the project kept changing while they were read"))
-        self._stream.start()
         return None
 
     def _order(self, incarnation: str) -> dict[str, Any]:
@@ -528,6 +529,7 @@ class RemoteWorker(LinkedWorker):
         else:
             self._refused[self._agent_id] = f"{self._agent}: {refusal}"
         self._close()
+        self._coming.cancel()  # it may still wait for the answer of the agent, which was lost
         self._coming = self._loop.create_task(self._come_up())
 
     @property

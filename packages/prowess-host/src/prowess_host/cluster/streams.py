@@ -25,6 +25,8 @@ _SLOWEST: Final = 2.0
 _GAP: Final = 2
 """Heartbeats without any message after which what arrives may have been sent long ago."""
 _HEADER: Final = struct.Struct("!BII")
+_NUMBERS: Final = 1 << 32
+"""Numbers in headers start again after this many messages, which a busy stream sends within days."""
 _BEAT: Final = 0
 _AGAIN: Final = 254
 """After a loss or a reconnect: asks the other end to send again what was not confirmed."""
@@ -117,7 +119,7 @@ class EngineStream:
         for start in range(0, len(data), _PART) or (0,):
             self.sent += 1
             part = bytes(data[start : start + _PART])
-            self._kept.append((self.sent, _HEADER.pack(kind, self.sent, 0)[:-4] + part))
+            self._kept.append((self.sent, _HEADER.pack(kind, self.sent % _NUMBERS, 0)[:-4] + part))
             self.size += len(part)
             self._publish(self._kept[-1][1])
         self.full = self.size > _FULL
@@ -152,12 +154,12 @@ class EngineStream:
             return
         kind, rest = message[:5], message[5:]
         try:
-            self._engine.publish(self._other, b"".join((kind, self._received.to_bytes(4, "big"), rest)))
+            self._engine.publish(self._other, b"".join((kind, (self._received % _NUMBERS).to_bytes(4, "big"), rest)))
         except EngineError:
             return
         self._unconfirmed = 0
         if kind[0] not in _ABOUT_ITSELF:
-            self.departed = max(self.departed, int.from_bytes(kind[1:], "big"))
+            self.departed = max(self.departed, _nearest(int.from_bytes(kind[1:], "big"), self.sent))
 
     def _reconnected(self) -> None:
         """Repeat unconfirmed messages on both sides, which may have been lost with the connection."""
@@ -171,7 +173,7 @@ class EngineStream:
 
     def beat(self) -> None:
         """Send a heartbeat, which confirms what has arrived."""
-        self._publish(_HEADER.pack(_BEAT, self.sent, 0)[:5])
+        self._publish(_HEADER.pack(_BEAT, self.sent % _NUMBERS, 0)[:5])
 
     def _tick(self) -> None:
         if self._closed or self._abandoned:
@@ -193,6 +195,7 @@ class EngineStream:
         if kind == _END:
             self._on_silence()
             return
+        number, confirmed = _nearest(number, self._received), _nearest(confirmed, self.sent)
         self._missed = 0
         self._notice_gap()
         while self._kept and self._kept[0][0] <= confirmed:
@@ -235,3 +238,9 @@ class EngineStream:
             return
         self._resting, self._pause = self._pause, min(2 * self._pause, _LONGEST_PAUSE)
         self._publish(_HEADER.pack(_AGAIN, 0, 0)[:5])
+
+
+def _nearest(number: int, known: int) -> int:
+    """The number near a known one that has this number in its header."""
+    half = _NUMBERS // 2
+    return known + (number - known + half) % _NUMBERS - half

@@ -130,8 +130,7 @@ class Api:
     async def _answer(self, exchange: Exchange, request: bytes | Mapping[str, Any], caller: Caller | None) -> None:
         """Serve an envelope. If the client disconnects, its call is cancelled."""
         invoke = await asyncio.to_thread(_load_invoke)
-        host = self._project.elsewhere(_handle_in(request)) if self._project.mark else ""
-        response = await self._ask_other(host, request, caller) if host else None
+        response = await self._ask_other(request, caller) if self._project.mark and isinstance(request, bytes) else None
         if response is not None:
             exchange.json(cast("int", response["status"]["http"]), response)
             return
@@ -153,16 +152,24 @@ class Api:
             fields += self._access.challenge(status)
         exchange.json(status, response, *fields)
 
-    async def _ask_other(
-        self, host: str, request: bytes | Mapping[str, Any], caller: Caller | None
-    ) -> JsonObject | None:
-        """The response of the host that has a handle; `None` if that host is gone, and the handle with it."""
-        text = request.decode() if isinstance(request, bytes) else request
+    async def _ask_other(self, request: bytes, caller: Caller | None) -> JsonObject | None:
+        """The response of the host that has the handle; `None` if no other host has it, or that host is gone."""
+        try:
+            text = request.decode("utf-8-sig")
+            message = json.loads(text)
+            host = self._project.elsewhere(message["metadata"]["handle"])
+        except (KeyError, TypeError, ValueError, RecursionError):  # it is answered here
+            return None
+        if not host:
+            return None
         try:
             answer = await self._project.ask_other(host, {"envelope": text}, caller)
         except RpcError as error:
             status = {"code": "retry", "http": 503, "message": error.message}
-            return {**_head(), "status": status, "errors": [{"code": "busy", "message": error.message, "path": ""}]}
+            errors = [{"code": "busy", "message": error.message, "path": ""}]
+            request_id = message.get("id")
+            known = {"id": request_id if isinstance(request_id, str) else ""}
+            return {**_head(), **known, "status": status, "errors": errors}
         return answer.get("response")
 
     # Descriptions
@@ -208,14 +215,6 @@ def _load_invoke() -> Callable[..., Awaitable[JsonObject]]:
     from prowess.envelopes.envelope import invoke
 
     return invoke
-
-
-def _handle_in(request: bytes | Mapping[str, Any]) -> object:
-    """The handle that an envelope asks for, if it can be read."""
-    try:
-        return json.loads(request)["metadata"]["handle"] if isinstance(request, bytes) else None
-    except (KeyError, TypeError, ValueError, RecursionError):
-        return None
 
 
 def _head() -> JsonObject:

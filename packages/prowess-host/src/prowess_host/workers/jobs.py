@@ -20,7 +20,6 @@ from prowess_host.workers.queue import FairQueue, Node, Path
 
 __all__ = [
     "DELIVER",
-    "LOST",
     "NEVER",
     "NOT_SAID",
     "Job",
@@ -34,6 +33,7 @@ __all__ = [
     "deliver",
     "failed_body",
     "leave_place",
+    "lost_meta",
     "lost_text",
     "report_waiting",
     "take_place",
@@ -44,8 +44,10 @@ NEVER: Final = float("inf")
 _STEP: Final = 1e-9
 """Progress has to increase, and that of the command begins afterwards."""
 NOT_SAID: Final = "the question cannot be sent to the client in this form"
-LOST: Final = b'{"prowess/kind":"worker_lost"}'
+_LOST: Final = b'{"prowess/kind":"worker_lost"}'
 """The facts of a lost call."""
+_LOST_SAFELY: Final = b'{"prowess/kind":"worker_lost","prowess/retry_after":0}'
+"""The same if trying again is safe, which programs read from the seconds."""
 _UNREADABLE: Final = "the worker refused the call, and its reason cannot be read"
 
 
@@ -222,8 +224,9 @@ def answer_timeout(job: Job) -> None:
 
 def answer_lost(job: Job, reason: str, *, started: bool) -> None:
     """Answer that its worker is lost."""
-    text = lost_text(job.contract.id, reason, may_repeat=job.contract.hints.may_repeat, started=started)
-    _call(job, job.listener.result, LOST, failed_body(text))
+    may_repeat = job.contract.hints.may_repeat
+    text = lost_text(job.contract.id, reason, may_repeat=may_repeat, started=started)
+    _call(job, job.listener.result, lost_meta(may_repeat=may_repeat or not started), failed_body(text))
 
 
 def lost_text(command: str, reason: str, *, may_repeat: bool, started: bool = True) -> str:
@@ -234,6 +237,11 @@ def lost_text(command: str, reason: str, *, may_repeat: bool, started: bool = Tr
     elif may_repeat:
         advice = "Trying again is safe."
     return f"{command} was lost: {reason}. {advice}"
+
+
+def lost_meta(*, may_repeat: bool) -> bytes:
+    """The `_meta` of the answer to a lost call."""
+    return _LOST_SAFELY if may_repeat else _LOST
 
 
 def answer_busy(job: Job, waiting: int, seconds: int) -> None:
