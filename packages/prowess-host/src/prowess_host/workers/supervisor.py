@@ -158,11 +158,15 @@ class Supervisor:
         if self.witness is not None:
             self.witness.cancelled(job)
 
-    def answer(self, job: Job, answers: JsonObject) -> None:
-        """Pass on the answers of a person (`{"answers": ...}`), or why there are none (`{"error": ...}`)."""
+    def answer(self, job: Job, answers: JsonObject, *, more: bool = False) -> None:
+        """Pass on the answers of a person (`{"answers": ...}`), or why there are none (`{"error": ...}`).
+
+        `more` says that other questions are still open.
+        """
         worker = self._running.get(job)
         if worker is not None:
-            self._timeouts.resume_clock(job)
+            if not more:
+                self._timeouts.resume_clock(job)
             worker.process.send(Kind.ANSWERS, job.number, json.dumps(answers).encode())
 
     @property
