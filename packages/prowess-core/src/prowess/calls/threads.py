@@ -15,7 +15,7 @@ import queue
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Hashable
 from typing import Any, Final, NoReturn, Protocol, cast
 
 __all__ = ["Inline", "Lane", "Raised", "ThreadRunner", "Threads", "is_stuck", "stuck"]
@@ -155,8 +155,8 @@ class Threads:
         self._running = 0
         self._idle: list[_Worker] = []
         self._waiting: deque[_Job] = deque()
-        self.abandoned: set[int] = set()
-        """The abandoned jobs that still run. Their number is read after every call, without the lock."""
+        self.abandoned: set[Hashable] = set()
+        """The abandoned jobs that still run, and what else nobody waits for. It is read after every call, without the lock."""
         self._lock = threading.Lock()
         self._inline = False
 
@@ -330,6 +330,11 @@ class Lane:
         self._abandoned: _Job | None = None
         """The last abandoned job."""
         self._steps: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+
+    @property
+    def thread(self) -> int:
+        """Its current thread, as `Threads.abandoned` names it."""
+        return id(self._host)
 
     @property
     def is_abandoned(self) -> bool:

@@ -28,6 +28,7 @@ from pydantic_core import from_json, to_json
 from prowess.calls import groups
 from prowess.calls.arguments import JsonText
 from prowess.calls.channel import Channel, Questions, Withdrawn
+from prowess.calls.closing import is_closing
 from prowess.calls.deadline import TIMED_OUT, prepare
 from prowess.calls.outcome import META_KIND, Outcome, write_outcome
 from prowess.errors import AskError, UnknownCommand, message_of
@@ -98,8 +99,9 @@ _OF_CHANNEL: Final = {
 """The fields of a head that a `Channel` has too, with their names there."""
 _LISTENING: Final = frozenset({"asks", "asks_for", "background", "progress", "log"})
 _MOST_HEADS: Final = 1024
-_AGAIN: Final = 0.1
-"""Seconds after which a call that has swallowed its cancellation is cancelled again."""
+_AGAIN: Final = 0.3
+"""Seconds after which a call that has swallowed its cancellation, or cleans up, is cancelled again. Soon after that it is stuck
+for the host."""
 _MOST_SECRETS: Final = 1000
 """Injected texts that the worker remembers as sent. Some calls have new ones each time."""
 _QUIET: Final = 0.05
@@ -160,7 +162,7 @@ class LinkServer:
         self._given_up: set[asyncio.Task[Any]] = set()
         """Cancelled calls that still run."""
         self._left = 0
-        self._abandoned = runtime.abandoned_threads
+        self._abandoned = runtime.abandoned
         self._asking: dict[int, dict[asyncio.Future[Mapping[str, JsonObject]], Questions]] = {}
         """The open questions by call; several tasks of a call may ask."""
         self._background: set[asyncio.Task[Any]] = set()
@@ -243,18 +245,25 @@ class LinkServer:
             self.link.send(Kind.LINGERING, self._left)
 
     def _cancel(self, number: int, reason: str | None) -> None:
-        """Cancel a call, and repeat that while it runs."""
+        """Cancel a call, and repeat that while it runs and does not close its objects."""
         task = self._calls.get(number)
-        if task is not None:
-            if task not in self._given_up:
-                self._given_up.add(task)
-                task.add_done_callback(lambda _: self._ended(number))  # it may never begin, and so never end by itself
+        if task is None:
+            return
+        is_cancelled = task.cancelling() > 0  # by its deadline: a second cancellation would pass through shields
+        if task in self._given_up:
+            is_cancelled = False
+            self._report_lingering()  # it may have had its time for closing
+        else:
+            self._given_up.add(task)
+            task.add_done_callback(lambda _: self._ended(number))  # it may never begin, and so never end by itself
+        if not is_cancelled and not is_closing(task):
             task.cancel(reason)
-            asyncio.get_running_loop().call_later(_AGAIN, self._cancel, number, reason)
+        asyncio.get_running_loop().call_later(_AGAIN, self._cancel, number, reason)
 
     def _lingering(self) -> int:
-        tasks = sum(not task.done() for task in self._given_up) if self._given_up else 0
-        return tasks + len(self._abandoned)
+        """How much runs of calls that were given up, without what closes their objects."""
+        tasks = [task for task in self._given_up if not task.done()]
+        return sum(not is_closing(each) for each in (*tasks, *self._abandoned))
 
     async def _serve(self, frame: Frame) -> None:
         """Serve a call and return the answer. The command begins as late as possible, so that waiting calls can move."""
