@@ -7,25 +7,33 @@ import time
 from collections.abc import Generator, Hashable
 from typing import Final
 
-__all__ = ["closing", "is_closing"]
+__all__ = ["allow_closing", "closing", "end_closing", "is_closing"]
 
 _until: Final[dict[Hashable, float]] = {}
 """The time by which each has to be done."""
 
 
 @contextlib.contextmanager
-def closing(seconds: float, *closers: Hashable) -> Generator[None]:
-    """Note the tasks and threads that close an object, and have some seconds for that."""
-    before = {each: _until.get(each) for each in closers}  # a clean-up may call a command, which closes objects too
-    _until.update(dict.fromkeys(closers, time.monotonic() + seconds))
+def closing(task: Hashable, seconds: float) -> Generator[None]:
+    """Note that a task closes an object."""
+    before = _until.get(task)  # a clean-up may call a command, which closes objects too
+    allow_closing(task, seconds)
     try:
         yield
     finally:
-        for each, until in before.items():
-            if until is None:
-                del _until[each]
-            else:
-                _until[each] = until
+        end_closing(task)
+        if before is not None:
+            _until[task] = before
+
+
+def allow_closing(closer: Hashable, seconds: float) -> None:
+    """Give a task or a thread some seconds from now, until `end_closing`."""
+    _until[closer] = time.monotonic() + seconds
+
+
+def end_closing(closer: Hashable) -> None:
+    """Note that a task or a thread closes nothing any more."""
+    _until.pop(closer, None)
 
 
 def is_closing(closer: Hashable) -> bool:

@@ -18,6 +18,8 @@ from collections import deque
 from collections.abc import Callable, Generator, Hashable
 from typing import Any, Final, NoReturn, Protocol, cast
 
+from prowess.calls.closing import allow_closing, end_closing
+
 __all__ = ["Inline", "Lane", "Raised", "ThreadRunner", "Threads", "is_stuck", "stuck"]
 
 _IDLE: Final = 10.0
@@ -296,6 +298,7 @@ class Threads:
         job.dispose()
         with self._lock:
             self.abandoned.remove(id(job))
+        end_closing(id(job))
 
     def _next(self, worker: _Worker) -> _Job | None:
         """Wait for the next job of an idle thread; `None` ends it."""
@@ -332,11 +335,6 @@ class Lane:
         self._steps: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
 
     @property
-    def thread(self) -> int:
-        """Its current thread, as `Threads.abandoned` names it."""
-        return id(self._host)
-
-    @property
     def is_abandoned(self) -> bool:
         """Whether the thread runs or ran a function whose caller was cancelled."""
         return self._host is not None and self._host.abandoned
@@ -357,6 +355,11 @@ class Lane:
     def post(self, function: Callable[[], Any]) -> None:
         """Run a function after the earlier ones, without waiting for it. Its exceptions are logged."""
         self._submit(lambda: _run_logged(function, self._label))
+
+    def allow_closing(self, seconds: float) -> None:
+        """Do not count an abandoned thread as stuck for some seconds, because its function has ended."""
+        if self.is_abandoned:
+            allow_closing(id(self._host), seconds)
 
     def replace(self) -> None:
         """Abandon a thread that hangs. Another one runs the next functions."""

@@ -125,10 +125,11 @@ class Resources:
 
     async def _close_one(self, closer: _Closer, in_lane: bool, error: _Error) -> None:
         lane = self._lane
-        closers = (asyncio.current_task(), *([lane.thread] if isinstance(lane, Lane) else []))
+        if isinstance(lane, Lane):
+            lane.allow_closing(_CLOSING)
         try:
             with (
-                closing(_CLOSING, *closers),
+                closing(asyncio.current_task(), _CLOSING),
                 anyio.CancelScope(shield=True, deadline=anyio.current_time() + _CLOSING) as scope,
             ):
                 await (lane.run(lambda: closer(error)) if in_lane else closer(error))

@@ -17,7 +17,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Hashable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -161,8 +161,9 @@ class LinkServer:
         """Parsed heads of calls that other calls will probably repeat."""
         self._given_up: set[asyncio.Task[Any]] = set()
         """Cancelled calls that still run."""
-        self._left = 0
         self._abandoned = runtime.abandoned
+        self._reported_left: set[Hashable] = set()
+        """Those of them that the host has heard of."""
         self._asking: dict[int, dict[asyncio.Future[Mapping[str, JsonObject]], Questions]] = {}
         """The open questions by call; several tasks of a call may ask."""
         self._background: set[asyncio.Task[Any]] = set()
@@ -221,6 +222,7 @@ class LinkServer:
         self.gone.set()
 
     def _pong(self) -> None:
+        self._report_left()
         self.link.send(Kind.PONG, self._lingering())
 
     # Calls
@@ -236,34 +238,34 @@ class LinkServer:
             return
         if self._given_up:
             self._given_up.discard(task)
-        if (self._given_up or self._left or self._abandoned) and self._lingering() != self._left:
-            self._loop.call_soon(self._report_lingering)  # calls that were cancelled just now get to end first
+        if self._abandoned or self._reported_left:
+            self._loop.call_soon(self._report_left)  # calls that were cancelled just now get to end first
 
-    def _report_lingering(self) -> None:
-        before, self._left = self._left, self._lingering()
-        if self._left > before:
-            self.link.send(Kind.LINGERING, self._left)
+    def _report_left(self) -> None:
+        """Report what calls have left behind. Of a call that times out, the host does not know whether it left something."""
+        before, self._reported_left = self._reported_left, {*_running(self._abandoned)}
+        if self._reported_left - before:
+            self.link.send(Kind.LINGERING, self._lingering())
 
     def _cancel(self, number: int, reason: str | None) -> None:
         """Cancel a call, and repeat that while it runs and does not close its objects."""
         task = self._calls.get(number)
         if task is None:
             return
-        is_cancelled = task.cancelling() > 0  # by its deadline: a second cancellation would pass through shields
-        if task in self._given_up:
-            is_cancelled = False
-            self._report_lingering()  # it may have had its time for closing
-        else:
+        if task not in self._given_up:
             self._given_up.add(task)
             task.add_done_callback(lambda _: self._ended(number))  # it may never begin, and so never end by itself
-        if not is_cancelled and not is_closing(task):
+            if not task.cancelling() and not is_closing(
+                task
+            ):  # a deadline cancels with respect for shields, unlike this
+                task.cancel(reason)
+        elif not is_closing(task):
+            self.link.send(Kind.LINGERING, self._lingering())  # when the host asked, it may have closed objects
             task.cancel(reason)
         asyncio.get_running_loop().call_later(_AGAIN, self._cancel, number, reason)
 
     def _lingering(self) -> int:
-        """How much runs of calls that were given up, without what closes their objects."""
-        tasks = [task for task in self._given_up if not task.done()]
-        return sum(not is_closing(each) for each in (*tasks, *self._abandoned))
+        return len(_running(self._given_up)) + len(_running(self._abandoned))
 
     async def _serve(self, frame: Frame) -> None:
         """Serve a call and return the answer. The command begins as late as possible, so that waiting calls can move."""
@@ -515,6 +517,11 @@ class LinkServer:
             self._reported |= fresh
             head: LiveHead = {"digests": {skill: digest_of(loaded[skill]) for skill in fresh}}
             self.link.send(Kind.LIVE, 0, to_json(head))
+
+
+def _running(left: Iterable[Hashable]) -> list[Hashable]:
+    """The tasks and threads that still run, without those that close the objects of their call."""
+    return [each for each in (*left,) if not (is_closing(each) or (isinstance(each, asyncio.Task) and each.done()))]
 
 
 def _read(text: bytes) -> Any:

@@ -365,7 +365,7 @@ class Supervisor:
             if self._timeouts.on_pong(worker, frame.number):
                 self.admission.release()
         elif kind == Kind.LINGERING:
-            self._timeouts.question(worker)
+            self._timeouts.on_lingering(worker, frame.number)
         elif kind == Kind.READY:
             worker.pool.on_ready(worker, json.loads(frame.head or b"{}"))
         elif kind == Kind.LIVE:
