@@ -260,7 +260,8 @@ class _Flight:
         )
         arguments = Arguments(first.arguments.named, first.arguments.extra_args)
         self.call = Call(first.command, arguments, channel, may_ask=False)
-        self.task = self.call.task = asyncio.ensure_future(fly(self.call))
+        # No factory makes this task: an eager one would run it before anybody waits for it.
+        self.task = self.call.task = asyncio.Task(fly(self.call), loop=first.loop)
         self.task.add_done_callback(_retrieve_exception)
 
     def _waits(self) -> None:

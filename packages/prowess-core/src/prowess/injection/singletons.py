@@ -79,7 +79,8 @@ class Singletons:
             if thing is None:
                 thing = self._things[key] = _Thing(loop, self._resources())
                 thing.ready.set_running_or_notify_cancel()  # so that no waiting caller can cancel it
-                thing.task = loop.create_task(self._live(thing, key, make))
+                # No factory makes this task: an eager one would run it here, and it needs the lock.
+                thing.task = asyncio.Task(self._live(thing, key, make), loop=loop)
         return thing
 
     async def _live(self, thing: _Thing, key: Hashable, make: Make) -> None:
