@@ -707,6 +707,34 @@ async def test_a_clean_up_that_does_not_end_is_reported(tmp_path: Path, monkeypa
         await until_quiet(host)
 
 
+async def test_a_worker_that_ends_waits_for_clean_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """However long that takes within its time, but not for a cancelled call that goes on."""
+    monkeypatch.setattr(serving, "_STOPPING", 0.0)
+    async with linked(write(tmp_path, c=CLEANING)) as host:
+        await host.worker.end_calls()
+        host.begin(1, "c.on_the_loop")
+        await until_noted(host, "begun")
+        host.link.send(Kind.CANCEL, 1)
+        await until_noted(host, "closing")
+        ending = asyncio.ensure_future(host.worker.end_calls())
+        await until_noted(host, "closing")
+        assert not ending.done()
+        await host.call(2, "c.let_close")
+        with fail_after(PATIENCE):
+            await ending
+        await until_noted(host, "closed")
+
+        host.begin(3, "t.hold")
+        await host.call(4, "t.until_held")
+        host.link.send(Kind.CANCEL, 3)
+        await host.heard(Kind.LINGERING)
+        with fail_after(PATIENCE):
+            await host.worker.end_calls()
+        assert 1 == await host.lingering()
+        await host.call(5, "t.release")
+        await until_quiet(host)
+
+
 async def test_a_call_that_its_deadline_has_cancelled_may_shield_its_clean_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -108,10 +108,12 @@ _QUIET: Final = 0.05
 """Seconds after the start until a waiting request of the host has arrived."""
 _LEAVING: Final = 3.0
 """Seconds that singletons get to close. The host ends the worker earlier if it could run all that time."""
+_STOPPING: Final = 0.3
+"""Seconds before that in which cancelled calls may stop."""
 _GUARD: Final = 20.0
 """Seconds in which the guard of a worker whose host is gone kills everything, also on a busy machine."""
-_LOOK: Final = 0.05
-"""Seconds between two looks for children."""
+_LOOK: Final = 0.02
+"""Seconds between two looks for children, or for calls that were given up."""
 _LAST_WORDS: Final = 3.0
 """Seconds that the host gets to read some of the last output. On a busy machine it may get no processor for that long."""
 
@@ -263,6 +265,14 @@ class LinkServer:
             self.link.send(Kind.LINGERING, self._lingering())  # when the host asked, it may have closed objects
             task.cancel(reason)
         asyncio.get_running_loop().call_later(_AGAIN, self._cancel, number, reason)
+
+    async def end_calls(self) -> None:
+        """Wait until calls that were given up have ended and closed their objects. One that does not stop is left behind."""
+        until = self._loop.time() + _STOPPING
+        while self._given_up or self._abandoned:
+            if self._lingering() and self._loop.time() >= until:
+                return
+            await asyncio.sleep(_LOOK)
 
     def _lingering(self) -> int:
         return len(_running(self._given_up)) + len(_running(self._abandoned))
@@ -618,6 +628,7 @@ async def serve_begun(
         await worker.listen(sock)
     await worker.gone.wait()
     with anyio.move_on_after(_LEAVING):
+        await worker.end_calls()
         await runtime.aclose()
     if guarded and worker.lost:
         await _wait_for_guard()
