@@ -707,6 +707,21 @@ async def test_a_clean_up_that_does_not_end_is_reported(tmp_path: Path, monkeypa
         await until_quiet(host)
 
 
+async def test_a_clean_up_that_hangs_in_a_thread_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Although the worker has nothing else to do."""
+    monkeypatch.setattr(serving, "_AGAIN", 0.001)
+    monkeypatch.setattr(scopes, "_CLOSING", 0.5)
+    async with linked(write(tmp_path, c=CLEANING)) as host:
+        host.begin(1, "c.in_a_thread")
+        await until_noted(host, "begun")
+        host.link.send(Kind.CANCEL, 1)
+        await until_noted(host, "closing")
+        await until(lambda: host.worker._reported_left)
+        assert 1 == (await host.heard(Kind.LINGERING)).number
+        await host.call(2, "c.let_close")
+        await until_quiet(host)
+
+
 async def test_a_worker_that_ends_waits_for_clean_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """However long that takes within its time, but not for a cancelled call that goes on."""
     monkeypatch.setattr(serving, "_STOPPING", 0.0)

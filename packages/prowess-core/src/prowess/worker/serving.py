@@ -166,6 +166,7 @@ class LinkServer:
         self._abandoned = runtime.abandoned
         self._reported_left: set[Hashable] = set()
         """Those of them that the host has heard of."""
+        self._look: asyncio.TimerHandle | None = None
         self._asking: dict[int, dict[asyncio.Future[Mapping[str, JsonObject]], Questions]] = {}
         """The open questions by call; several tasks of a call may ask."""
         self._background: set[asyncio.Task[Any]] = set()
@@ -248,6 +249,13 @@ class LinkServer:
         before, self._reported_left = self._reported_left, {*_running(self._abandoned)}
         if self._reported_left - before:
             self.link.send(Kind.LINGERING, self._lingering())
+        if self._look is None and len(self._reported_left) < len(self._abandoned):
+            self._look = self._loop.call_later(_AGAIN, self._look_again)
+
+    def _look_again(self) -> None:
+        """Look whether what closed objects has had its time for that."""
+        self._look = None
+        self._report_left()
 
     def _cancel(self, number: int, reason: str | None) -> None:
         """Cancel a call, and repeat that while it runs and does not close its objects."""
