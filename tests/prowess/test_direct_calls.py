@@ -409,6 +409,25 @@ def test_an_abandoned_thread_does_not_hold_the_process(project: Path):
     assert ["timeout"] == run(project, code)
 
 
+def test_ctrl_c_ends_a_sync_call_and_the_program(project: Path):
+    """The command that runs on is left behind."""
+    code = """
+        import signal, threading
+        from prowess import skill_command
+
+        @skill_command
+        def endless() -> None:
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            threading.Event().wait()
+
+        try:
+            endless()
+        except KeyboardInterrupt:
+            print("interrupted")
+    """
+    assert ["interrupted"] == run(project, code)
+
+
 def test_a_module_that_calls_a_command_while_it_is_imported(project: Path):
     """Is not locked out by its own import."""
     (project / "skills").mkdir()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import sys
 import textwrap
 import threading
 from pathlib import Path
@@ -365,3 +366,54 @@ def test_profiles_of_a_runtime_are_public():
     runtime = Runtime(Path())
     assert {"portable", "full"} <= set(runtime.profiles)
     runtime.close()
+
+
+def eager(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
+    """`asyncio.eager_task_factory`, which Python has since 3.12: a task begins at once."""
+    if sys.version_info >= (3, 12):
+        return asyncio.eager_task_factory(loop, coroutine, **options)
+    steps: list[Any] = []
+    loop.call_soon = lambda step, *_, context: steps.append((step, context))  # type: ignore[method-assign]
+    try:
+        task = asyncio.Task(coroutine, loop=loop, **options)
+    finally:
+        del loop.call_soon
+    current = asyncio.current_task()
+    asyncio.tasks._leave_task(loop, current)
+    try:
+        for step, context in steps:
+            context.run(step)
+    finally:
+        asyncio.tasks._enter_task(loop, current)
+    return task
+
+
+async def test_a_program_may_begin_its_tasks_at_once(tmp_path: Path):
+    """A cached result still expires, and a shared object is made without a deadlock."""
+    text = """
+        import itertools
+        from prowess import hookimpl
+
+        class Numbers(itertools.count): ...
+
+        @hookimpl
+        def prowess_injectables(provide):
+            provide(Numbers)
+
+        @skill_command(cache_ttl=10)
+        async def number(numbers: Numbers) -> int:
+            return next(numbers)
+    """
+    skill(tmp_path, "n", text)
+    now = 0.0
+    loop = asyncio.get_running_loop()
+    factory = loop.get_task_factory()
+    async with Runtime.open(tmp_path, timer=lambda: now) as runtime:
+        loop.set_task_factory(eager)
+        try:
+            with anyio.fail_after(PATIENCE):
+                assert [0, 0] == [(await runtime.call("n.number")).value for _ in range(2)]
+                now = 11.0
+                assert 1 == (await runtime.call("n.number")).value
+        finally:
+            loop.set_task_factory(factory)

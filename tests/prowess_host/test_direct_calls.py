@@ -20,6 +20,7 @@ from prowess.calls.channel import Channel
 from prowess.envelopes.envelope import finish, invoke
 from prowess.errors import UnknownCommand
 from prowess_host.direct_calls import Audience, Way, call_payload
+from prowess_host.workers.jobs import NEVER
 
 SKILL = """
     from typing import Any
@@ -199,7 +200,7 @@ async def test_questions_that_the_command_gives_up_are_withdrawn() -> None:
             withdrawn.extend(questions)
 
     workers: Any = SimpleNamespace(
-        submit=jobs.append, answer=lambda _, reply: replies.append(reply), cancel=jobs.remove
+        submit=jobs.append, answer=lambda _, reply, **_more: replies.append(reply), cancel=jobs.remove
     )
     contract: Any = SimpleNamespace(id="t.asks")
     calling = asyncio.ensure_future(call_payload(Way(workers, "", 30), contract, {}, Audience(ask=ask)))
@@ -216,3 +217,32 @@ async def test_questions_that_the_command_gives_up_are_withdrawn() -> None:
     assert [{"answers": {}}] == replies
     listener.result(b"{}", b'{"content":[]}')
     assert {"content": []} == await calling
+
+
+async def test_the_time_of_a_call_stands_still_until_all_its_questions_are_answered(tmp_path: Path) -> None:
+    """The first answer does not start the clock of the host while the person reads the second question."""
+    asks = """
+        @skill_command
+        async def twice(file: str, ctx: Context) -> list[bool]:
+            async def first() -> bool:
+                answer = await ctx.ask("one", "One?", bool)
+                open(file, "w").close()
+                return answer.value
+
+            async def second() -> bool:
+                return (await ctx.ask("two", "Two?", bool)).value
+
+            return await asyncio.gather(first(), second())
+    """
+    file, due = tmp_path / "answered", list[float]()
+    async with served(make_project(tmp_path, t=asks)) as project:
+
+        async def ask(questions: Any) -> Any:
+            if "two" in questions:
+                await until(file.exists)
+                due.extend(job.due for job in project.workers._jobs())
+            return {key: {"action": "accept", "content": {"value": True}} for key in questions}
+
+        with fail_after(PATIENCE):
+            outcome = await project.call("t.twice", {"file": str(file)}, audience=Audience(ask=ask))
+    assert ([True, True], [NEVER]) == (outcome.value, due)

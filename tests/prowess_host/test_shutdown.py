@@ -313,6 +313,38 @@ async def test_nobody_outlives_a_host_that_ends_in_good_order(tmp_path: Path):
         await host.alone()
 
 
+async def test_a_call_that_was_cancelled_just_before_the_end_cleans_up(tmp_path: Path):
+    """The worker gets a moment for that."""
+    cleaning = """
+        from pathlib import Path
+        from prowess import hookimpl
+
+        here = Path(__file__).parent
+
+        class Thing: ...
+
+        def thing():
+            yield Thing()
+            (here / "closed").touch()
+
+        @hookimpl
+        def prowess_injectables(provide):
+            provide(Thing, thing, lifetime="call")
+
+        @skill_command
+        async def wait(thing: Thing) -> None:
+            (here / "begun").touch()
+            await asyncio.sleep(600)
+    """
+    skills = make_project(tmp_path, t=cleaning) / "skills"
+    async with hosted(tmp_path, forked=True) as host:
+        call = host.start_call("t_wait")
+        await until((skills / "begun").exists)
+        host.cancel(call)
+        assert 0 == await host.leave()
+    assert (skills / "closed").exists()
+
+
 async def test_a_host_with_wrong_settings_says_so_and_leaves(tmp_path: Path):
     """With 2, and nothing on the wire."""
     project = make_project(tmp_path, "timeuot = 5\n")

@@ -7,6 +7,7 @@ import json
 import math
 import threading
 import time
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,11 @@ import anyio
 import pytest
 from patience import PATIENCE, time_is_up
 from tests.prowess.calls.gates import AT_ONCE, Gate, calling, settle
-from tests.prowess.embedded import call, until
+from tests.prowess.embedded import call, injectables, until
 
 from prowess import Context, Inject, Runtime, skill_command
 from prowess.calls.channel import Arguments, Call, Channel
-from prowess.calls.policies import Cache, Expired, with_cache
+from prowess.calls.policies import Cache, Expired, with_cache, with_concurrency
 from prowess.results.normalize import Result
 
 
@@ -287,7 +288,7 @@ async def test_whoever_joins_late_has_a_deadline_of_their_own():
         calls.append(call)
         return Result(text=await gate.pass_("done"))
 
-    step = with_cache(run, Cache(60, 1000, time.monotonic), lambda call: "key", 60)
+    step = with_cache(run, Cache(60, 1000, time.monotonic), lambda call: "key", 60, abandoned=set())
 
     async def begin() -> Result:
         calls.append(Call("skill.shared", Arguments({})))
@@ -342,8 +343,84 @@ async def test_an_abandoned_shared_run_in_a_thread_is_told(tmp_path: Path):
         tasks[1].cancel()
         await settle()
         go_on.release()
-        await until(lambda: not runtime.abandoned_threads)
+        await until(lambda: not runtime.abandoned)
     assert [False, True] == seen
+
+
+async def test_a_run_that_swallows_its_cancellation_is_counted(tmp_path: Path):
+    """Nobody waits for it any more, and its host must not take it for ended."""
+    gate = Gate()
+
+    @skill_command(cache_ttl=60)
+    async def stubborn():
+        try:
+            await gate.pass_()
+        except asyncio.CancelledError:
+            await gate.open.wait()
+
+    async with Runtime.open(tmp_path) as runtime, calling(runtime, (stubborn, None)) as (task,):
+        task.cancel()
+        await asyncio.wait([task])
+        await settle()
+        assert (1, 1) == (len(gate.cancelled), len(runtime.abandoned))
+        gate.open.set()
+        await until(lambda: not runtime.abandoned)
+
+
+async def test_a_run_closes_its_objects_undisturbed(tmp_path: Path):
+    """Although nobody waits for it any more. Its result is cached."""
+    gate, runs = Gate(), []
+
+    class Thing:
+        pass
+
+    async def opened() -> AsyncIterator[Thing]:
+        yield Thing()
+        await gate.pass_("closed")
+
+    @skill_command(cache_ttl=60)
+    async def cached(thing: Thing) -> int:
+        runs.append(1)
+        return 7
+
+    async with Runtime.open(tmp_path) as runtime:
+        injectables(runtime).provide(Thing, opened, lifetime="call")
+        async with calling(runtime, (cached, None)) as (task,):
+            await until(lambda: gate.runs)
+            task.cancel()
+            await asyncio.wait([task])
+            gate.open.set()
+            await until(lambda: not runtime.abandoned)
+            assert [] == gate.cancelled
+        assert (True, 7) == ((outcome := await call(runtime, cached)).cached, outcome.value)
+    assert [1] == runs
+
+
+async def test_the_others_go_on_where_the_first_call_is_withdrawn():
+    """It was cancelled while the run that it had started waited for its turn."""
+    gate, withdrawn = Gate(), set[str]()
+
+    async def run(call: Call) -> Result:
+        return Result(text=await gate.pass_(call.command))
+
+    step = with_cache(
+        with_concurrency(run, 1), Cache(60, 10_000, time.monotonic), lambda call: call.command, 60, abandoned=set()
+    )
+
+    async def begin(command: str, name: str) -> Result:
+        channel = Channel(goes_on=lambda: name not in withdrawn)
+        return await step(Call(command, Arguments({}), channel))
+
+    tasks = []
+    for command, name in (("busy", "a"), ("shared", "b"), ("shared", "c")):
+        tasks.append(asyncio.ensure_future(begin(command, name)))
+        await settle()
+    withdrawn.add("b")
+    tasks[1].cancel()
+    gate.open.set()
+    with anyio.fail_after(PATIENCE):
+        assert ["busy", "shared"] == [(await task).text for task in (tasks[0], tasks[2])]
+    assert ["busy", "shared"] == gate.runs
 
 
 async def test_injected_values_are_no_part_of_the_key(tmp_path: Path):

@@ -164,7 +164,7 @@ class Hanging:
         while not self.begun.is_set():
             self.seen.clear()
             assert "timeout" == (await call(runtime, self.command(seconds))).kind
-            await until(lambda: self.begun.is_set() or not runtime.abandoned_threads)
+            await until(lambda: self.begun.is_set() or not runtime.abandoned)
             seconds *= 4
 
     def open_bound(self) -> Iterator[Bound]:
@@ -199,9 +199,9 @@ async def test_what_was_left_behind_is_closed_when_it_has_ended(
             await asyncio.wait([task])
         await until(hanging.begun.is_set)
         assert [] == hanging.seen
-        assert 1 == len(runtime.abandoned_threads)
+        assert 1 == len(runtime.abandoned)
         hanging.go_on.set()
-        await until(lambda: not runtime.abandoned_threads)
+        await until(lambda: not runtime.abandoned)
     assert ["used", "close other", "close bound"] == hanging.seen
     assert [] == caplog.records
 
@@ -312,9 +312,9 @@ async def test_a_close_that_hangs_gives_its_thread_up(
         injectables(runtime).provide(Other, stuck, lifetime="call")
         assert 7 == (await call(runtime, both)).value
         assert ["close"] == seen
-        assert 1 == len(runtime.abandoned_threads)
+        assert 1 == len(runtime.abandoned)
         go_on.set()
-        await until(lambda: not runtime.abandoned_threads)
+        await until(lambda: not runtime.abandoned)
     assert ["close", "unstuck"] == seen
     (warning,) = caplog.messages
     assert "closing what was provided for test_call_threads.both took more than" in warning

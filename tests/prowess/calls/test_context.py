@@ -15,11 +15,13 @@ import anyio
 import pytest
 from patience import PATIENCE, time_is_up
 from pydantic import BaseModel, Field
-from tests.prowess.embedded import call, until
+from tests.prowess.embedded import call, injectables, until
 from typing_extensions import TypedDict
 
 from prowess import Context, Runtime, skill_command
 from prowess.calls.channel import Channel, Questions
+from prowess.errors import AskError
+from prowess.injection import scopes
 
 AT_ONCE = {"retry": {"initial": 0.0}}
 
@@ -147,10 +149,11 @@ async def test_progress_only_grows(tmp_path: Path, is_async: bool):
     heard = []
 
     def body(ctx: Context) -> None:
-        for done in (0, 1, 1, 0.5, float("nan"), float("inf"), 2):
+        for done in (0, 1, 1, 0.5, float("nan"), float("inf"), 10**400, 2):
             ctx.progress(done, 4, f"at {done}")
         ctx.progress(3)
         ctx.progress(4, float("inf"))
+        ctx.progress(4, 10**400)
 
     @skill_command
     async def on_loop(ctx: Context):
@@ -322,7 +325,7 @@ async def test_nothing_is_said_after_the_end(tmp_path: Path):
     async with Runtime.open(tmp_path) as runtime:
         assert "timeout" == (await call(runtime, late, channel=channel)).kind
         go_on.set()
-        await until(lambda: not runtime.abandoned_threads)
+        await until(lambda: not runtime.abandoned)
         assert (await call(runtime, leaving, channel=channel)).ok
         left[0].progress(1)
         assert left[0].cancelled
@@ -740,8 +743,86 @@ async def test_a_cancelled_call_takes_its_question_back(tmp_path: Path):
                 await task
             go_on.set()
             assert await asyncio.to_thread(ended.wait, PATIENCE)
-            await until(lambda: not runtime.abandoned_threads)
+            await until(lambda: not runtime.abandoned)
     assert [1] == taken_back
+
+
+@pytest.mark.parametrize("where", ["factory", "clean-up", "generator"])
+async def test_a_thread_of_a_cancelled_call_waits_for_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+):
+    """Neither one that makes or closes an injected object, nor one that collects the items of a generator."""
+    asked, taken_back, ended = anyio.Event(), [], list[str]()
+
+    class Thing:
+        pass
+
+    async def ask(_questions: Questions) -> Mapping[str, Any]:
+        asked.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            taken_back.append(1)
+
+    def opened(ctx: Context) -> Generator[Thing, None, None]:
+        if where == "factory":
+            ctx.ask("q", "Sure?")
+        yield Thing()
+        ended.append("closing")
+        if where == "clean-up":
+            ctx.ask("q", "Sure?")
+
+    def items(ctx: Context) -> Generator[int, None, None]:
+        try:
+            yield 1
+            ctx.ask("q", "Sure?")
+        finally:
+            ended.append("collected")
+
+    @skill_command
+    async def collecting(ctx: Context) -> list[int]:
+        return items(ctx)  # type: ignore[return-value]
+
+    @skill_command
+    def using(thing: Thing) -> int:
+        return 7
+
+    async with Runtime.open(tmp_path) as runtime:
+        injectables(runtime).provide(Thing, opened, lifetime="call")
+        if where == "clean-up":  # which has no time for an answer: the call ends without it
+            monkeypatch.setattr(scopes, "_CLOSING", 0.05)
+            assert 7 == (await call(runtime, using, channel=Channel(ask=ask))).value
+        else:
+            command = using if where == "factory" else collecting
+            task = asyncio.ensure_future(call(runtime, command, channel=Channel(ask=ask)))
+            with anyio.fail_after(PATIENCE):
+                await asked.wait()
+            task.cancel()
+            await asyncio.wait([task])
+        await until(lambda: not runtime.abandoned)
+    assert [1] == taken_back
+    assert {"factory": [], "clean-up": ["closing"], "generator": ["collected"]}[where] == ended
+
+
+async def test_nobody_is_asked_after_the_end(tmp_path: Path):
+    """Neither by a task that was left over."""
+    person, left = Person(q=accepted()), list[asyncio.Task[Any]]()
+    go_on = anyio.Event()
+
+    @skill_command
+    async def leaving(ctx: Context) -> None:
+        async def late() -> None:
+            await go_on.wait()
+            await ctx.ask("q", "Sure?")
+
+        left.append(asyncio.ensure_future(late()))
+
+    async with Runtime.open(tmp_path) as runtime:
+        assert (await call(runtime, leaving, channel=person.channel("push"))).ok
+        go_on.set()
+        with pytest.raises(AskError, match="asked after its call had ended"):
+            await left[0]
+    assert [] == person.asked
 
 
 async def test_a_question_may_be_asked_without_a_deadline(tmp_path: Path):

@@ -405,7 +405,7 @@ async def test_a_coroutine_that_nobody_awaits_any_more_is_closed(tmp_path: Path)
     async with Runtime.open(tmp_path) as runtime:
         assert "timeout" == (await call_that_begins(runtime, late, begun)).kind
         go_on.set()
-        await until(lambda: not runtime.abandoned_threads)
+        await until(lambda: not runtime.abandoned)
     gc.collect()
 
 

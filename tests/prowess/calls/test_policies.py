@@ -56,10 +56,10 @@ async def test_a_sync_command_is_answered_at_its_deadline_and_told(tmp_path: Pat
             await asyncio.sleep(0)
             assert begun.wait(PATIENCE)  # the loop stands still, so that the time is not up before the thread has begun
             assert "timeout" == (await task).kind
-            assert 1 == len(runtime.abandoned_threads)
+            assert 1 == len(runtime.abandoned)
             may_end.set()
             assert await asyncio.to_thread(told.wait, PATIENCE)
-            await until(lambda: not runtime.abandoned_threads)
+            await until(lambda: not runtime.abandoned)
 
 
 async def test_the_default_deadline_is_a_setting(tmp_path: Path):

@@ -123,17 +123,18 @@ async def test_the_one_exception_of_a_group_is_retried(tmp_path: Path):
 
 
 async def test_the_deadline_covers_attempts_and_back_off(tmp_path: Path):
-    """A back-off that would outlast the deadline ends with it."""
+    """A back-off that would outlast the deadline ends with it, and the message says what it waited for."""
 
     @skill_command(retry_on=ValueError, timeout=PATIENCE)
     async def patient():
         asyncio.get_running_loop().call_soon(time_is_up)
-        raise ValueError
+        raise ValueError("busy")
 
     async with Runtime.open(tmp_path, flags={"retry": {"initial": PATIENCE, "maximum": PATIENCE}}) as runtime:
         with anyio.fail_after(PATIENCE):
             outcome = await call(runtime, patient)
     assert ("timeout", 1) == (outcome.kind, outcome.attempts)
+    assert f"test_retry.patient timed out after {PATIENCE:g} s; attempt 1 failed: ValueError: busy" == outcome.text
 
 
 async def test_a_back_off_can_be_cancelled(tmp_path: Path):

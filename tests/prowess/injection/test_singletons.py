@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -288,3 +289,30 @@ async def test_a_thing_can_be_made_anew_while_the_old_one_is_closing():
     assert old is not new
     assert (new, True) == await things.get("a", making(slow))
     await things.aclose()
+
+
+async def test_a_loop_that_is_closed_while_it_makes_a_thing_holds_nobody_up():
+    """Whoever waits gets another one."""
+    things, loop, begun = singletons(), asyncio.new_event_loop(), asyncio.Event()
+
+    async def endless() -> None:
+        begun.set()
+        await anyio.sleep_forever()
+
+    async def begin() -> None:
+        waiting = asyncio.ensure_future(things.get("a", making(endless)))
+        await begun.wait()
+        waiting.cancel()
+        await asyncio.wait([waiting])
+
+    with anyio.fail_after(PATIENCE):
+        await asyncio.to_thread(loop.run_until_complete, begin())
+        (thing,) = things._things.values()
+        early = asyncio.ensure_future(things.get("a", making(object)))
+        await asyncio.sleep(0)
+        loop.close()
+        assert await things.get("a", making(object)) == await early
+        things._forget(thing, "a")  # as another thread may do at the same time
+        assert await things.get("a", making(object)) == await early
+    del thing
+    gc.collect()  # the task that was making it cannot wait for anything

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
+import itertools
 import json
 import socket
 import sys
@@ -18,10 +19,12 @@ from anyio import fail_after
 from patience import PATIENCE
 from tests.prowess.embedded import write
 
+from prowess.injection import scopes
 from prowess.runtime import Runtime
 from prowess.skills.description import Description, digest_of
 from prowess.skills.loading import project_files
 from prowess.skills.texts import pack
+from prowess.worker import serving
 from prowess.worker.board import Board
 from prowess.worker.link import Frame, Link
 from prowess.worker.messages import Kind
@@ -582,6 +585,185 @@ async def test_a_thread_that_is_left_behind_is_told_and_counted(host: Host):
     assert [] == [frame for frame in host.frames if frame.kind == Kind.LINGERING]
 
 
+CLEANING = """
+    import asyncio, threading, time
+    import anyio
+    from prowess import Context, hookimpl, skill_command
+
+    class OnLoop: ...
+
+    class InThread: ...
+
+    class Endless: ...
+
+    seen, may_close = [], threading.Event()
+
+    async def clean_up():
+        seen.append("closing")
+        while not may_close.is_set():
+            await asyncio.sleep(0.001)
+        seen.append("closed")
+
+    async def on_loop():
+        yield OnLoop()
+        await clean_up()
+
+    def in_thread():
+        yield InThread()
+        seen.append("closing")
+        may_close.wait()
+        seen.append("closed")
+
+    async def endless():
+        yield Endless()
+        while True:
+            try:
+                await clean_up()
+                return
+            except asyncio.CancelledError:
+                pass
+
+    @hookimpl
+    def prowess_injectables(provide):
+        for kind, factory in ((OnLoop, on_loop), (InThread, in_thread), (Endless, endless)):
+            provide(kind, factory, lifetime="call")
+
+    @skill_command
+    async def on_the_loop(it: OnLoop) -> None:
+        seen.append("begun")
+        await asyncio.sleep(600)
+
+    @skill_command
+    async def beside_a_thread(it: InThread) -> None:
+        seen.append("begun")
+        await asyncio.sleep(600)
+
+    @skill_command
+    def in_a_thread(it: InThread, ctx: Context) -> None:
+        seen.append("begun")
+        while not ctx.cancelled:
+            time.sleep(0.001)
+
+    @skill_command
+    async def endlessly(it: Endless) -> None:
+        seen.append("begun")
+        await asyncio.sleep(600)
+
+    @skill_command(timeout=0.05)
+    async def shielded() -> None:
+        try:
+            await asyncio.sleep(600)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await clean_up()
+
+    @skill_command
+    async def so_far() -> list[str]:
+        return seen
+
+    @skill_command
+    async def let_close() -> None:
+        may_close.set()
+"""
+
+
+async def until_noted(host: Host, what: str) -> None:
+    """Until a clean-up has come so far."""
+    with fail_after(PATIENCE):
+        for number in itertools.count(100):
+            if what in (await host.call(number, "c.so_far"))[1]["structuredContent"]["result"]:
+                return
+
+
+@pytest.mark.parametrize("command", ["on_the_loop", "beside_a_thread", "in_a_thread"])
+async def test_a_cancelled_call_closes_its_objects_undisturbed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+):
+    """It is not cancelled again meanwhile, and does not count as stuck."""
+    monkeypatch.setattr(serving, "_AGAIN", 0.001)
+    async with linked(write(tmp_path, c=CLEANING)) as host:
+        host.begin(1, f"c.{command}")
+        await until_noted(host, "begun")
+        host.link.send(Kind.CANCEL, 1)
+        await until_noted(host, "closing")
+        for number in range(10, 20):
+            await host.call(number, "t.say")
+        assert 0 == await host.lingering()
+        await host.call(2, "c.let_close")
+        await until_noted(host, "closed")
+        await until_quiet(host)
+
+
+async def test_a_clean_up_that_does_not_end_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """After its time, the call counts as stuck."""
+    monkeypatch.setattr(serving, "_AGAIN", 0.001)
+    monkeypatch.setattr(scopes, "_CLOSING", 0.05)
+    async with linked(write(tmp_path, c=CLEANING)) as host:
+        host.begin(1, "c.endlessly")
+        await until_noted(host, "begun")
+        host.link.send(Kind.CANCEL, 1)
+        assert 1 == (await host.heard(Kind.LINGERING)).number
+        await host.call(2, "c.let_close")
+        await until_quiet(host)
+
+
+async def test_a_clean_up_that_hangs_in_a_thread_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Although the worker has nothing else to do."""
+    monkeypatch.setattr(serving, "_AGAIN", 0.001)
+    monkeypatch.setattr(scopes, "_CLOSING", 0.5)
+    async with linked(write(tmp_path, c=CLEANING)) as host:
+        host.begin(1, "c.in_a_thread")
+        await until_noted(host, "begun")
+        host.link.send(Kind.CANCEL, 1)
+        await until_noted(host, "closing")
+        await until(lambda: host.worker._reported_left)
+        assert 1 == (await host.heard(Kind.LINGERING)).number
+        await host.call(2, "c.let_close")
+        await until_quiet(host)
+
+
+async def test_a_worker_that_ends_waits_for_clean_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """However long that takes within its time, but not for a cancelled call that goes on."""
+    monkeypatch.setattr(serving, "_STOPPING", 0.0)
+    async with linked(write(tmp_path, c=CLEANING)) as host:
+        await host.worker.end_calls()
+        host.begin(1, "c.on_the_loop")
+        await until_noted(host, "begun")
+        host.link.send(Kind.CANCEL, 1)
+        await until_noted(host, "closing")
+        ending = asyncio.ensure_future(host.worker.end_calls())
+        await until_noted(host, "closing")
+        assert not ending.done()
+        await host.call(2, "c.let_close")
+        with fail_after(PATIENCE):
+            await ending
+        await until_noted(host, "closed")
+
+        host.begin(3, "t.hold")
+        await host.call(4, "t.until_held")
+        host.link.send(Kind.CANCEL, 3)
+        await host.heard(Kind.LINGERING)
+        with fail_after(PATIENCE):
+            await host.worker.end_calls()
+        assert 1 == await host.lingering()
+        await host.call(5, "t.release")
+        await until_quiet(host)
+
+
+async def test_a_call_that_its_deadline_has_cancelled_may_shield_its_clean_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The CANCEL that follows would pass through the shield. It takes effect only if the call does not end soon."""
+    monkeypatch.setattr(serving, "_AGAIN", PATIENCE)
+    async with linked(write(tmp_path, c=CLEANING)) as host:
+        host.begin(1, "c.shielded")
+        await until_noted(host, "closing")
+        host.link.send(Kind.CANCEL, 1, b'{"late": true}')
+        await host.call(2, "c.let_close")
+        await until_noted(host, "closed")
+        await until_quiet(host)
+
+
 # What even the runtime lets through
 
 
@@ -591,7 +773,7 @@ class Odd:
     def __init__(self, root: Path, end: Callable[[], Any]) -> None:
         self.root = root
         self.end = end
-        self.abandoned_threads = set[int]()
+        self.abandoned = set[int]()
         self.loaded: dict[str, Any] = {}
         self.may_wait = False
 

@@ -32,6 +32,12 @@ SKILL = """
         Path(gate + "_ended").touch()
         return "held"
 
+    @skill_command(timeout=0.3)
+    def late(gate: str) -> None:
+        while not os.path.exists(gate):
+            time.sleep(0.01)
+        Path(gate + "_ended").touch()
+
     @skill_command
     async def nap(began: str) -> None:
         Path(began).touch()
@@ -119,11 +125,37 @@ async def test_a_call_that_is_cancelled_later_has_its_whole_grace(tmp_path: Path
         await until(lambda: len(worker.given_up) == 1)
         await go_on(0.08)
         host.cancel(late)
+        await until(lambda: len(worker.given_up) == 3)  # the worker reports the thread of the second one as well
+        await go_on(0.06)
+        assert (State.READY, 3) == (worker.state, len(worker.given_up))
+        (tmp_path / "late").touch()
+        await until((tmp_path / "late_ended").exists)
+        assert State.READY is worker.state
+
+
+async def test_a_call_that_times_out_later_has_its_whole_grace(tmp_path: Path):
+    """Its worker gives it up by itself, and reports one more. The question about the first one must not cost it its worker."""
+    async with inside(project(tmp_path)) as host:
+        nap = host.start_call("t_nap", began=str(tmp_path / "nap"))
+        await until((tmp_path / "nap").exists)
+        (worker,) = host.project.workers.pools.own.active
+        worker.progress = progress = Stepped()
+
+        async def go_on(seconds: float) -> None:
+            progress.left = seconds
+            await until(lambda: (progress.left <= 0 and not worker.questioned) or not worker.gets_calls)
+
+        host.cancel(nap)
+        await until(lambda: len(worker.given_up) == 1)
+        await go_on(0.08)
+        assert "timeout" == (await host.call("t_late", gate=str(tmp_path / "late")))["_meta"]["prowess/kind"]
         await until(lambda: len(worker.given_up) == 2)
         await go_on(0.06)
         assert (State.READY, 2) == (worker.state, len(worker.given_up))
         (tmp_path / "late").touch()
         await until((tmp_path / "late_ended").exists)
+        progress.left = 1.0
+        await until(lambda: not worker.given_up)
         assert State.READY is worker.state
 
 

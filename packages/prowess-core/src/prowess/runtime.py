@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Generator, Hashable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from types import ModuleType
@@ -200,8 +200,8 @@ class Runtime:
         return self._services.profiles
 
     @property
-    def abandoned_threads(self) -> AbstractSet[int]:
-        """The threads of cancelled sync calls that still run, at any time."""
+    def abandoned(self) -> AbstractSet[Hashable]:
+        """The threads of cancelled sync calls, and the cancelled executions of cached commands, that still run, at any time."""
         return self._services.threads.abandoned
 
     async def aclose(self) -> None:
@@ -260,11 +260,11 @@ class Runtime:
         """Run a coroutine from sync code: on the background loop, unless that may wait for this thread."""
         portal, thread = self._background()
         if threading.get_ident() != thread and not is_stuck(thread):
-            return portal.call(run)
+            return _call_in(portal, run)
         from anyio.from_thread import start_blocking_portal  # workers need no portal
 
         with stuck(), start_blocking_portal() as another:
-            return another.call(run)
+            return _call_in(another, run)
 
     def _background(self) -> tuple[BlockingPortal, int]:
         """The background loop and its thread."""
@@ -293,6 +293,16 @@ class Runtime:
                 return await self._services.threads.run(function)
             except Raised as raised:
                 raise raised.error from None
+
+
+def _call_in(portal: BlockingPortal, run: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """Run a coroutine on the loop of a portal. If Ctrl-C interrupts the waiting thread, the coroutine is cancelled."""
+    running = portal.start_task_soon(run)
+    try:
+        return running.result()
+    except BaseException:
+        running.cancel()  # has no effect on one that has raised this
+        raise
 
 
 def current_runtime() -> Runtime:

@@ -10,7 +10,7 @@ import json
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Hashable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from prowess.calls.outcome import META_KIND, Outcome, read_outcome
 from prowess.errors import UnknownCommand, message_of
@@ -126,8 +126,8 @@ async def _run(
 class _Listener:
     """Receives the answer to a job, and passes earlier events to the audience."""
 
-    reply: Callable[[JsonObject], None]
-    """Sends the answers to questions."""
+    reply: Callable[..., None]
+    """Sends the answers to questions: `Supervisor.answer`."""
 
     def __init__(self, audience: Audience) -> None:
         self._audience = audience
@@ -152,10 +152,10 @@ class _Listener:
         """Put the questions to the audience; the call waits for the answers."""
         task = asyncio.get_running_loop().create_task(self._ask(questions))
         self._asking[task] = {*questions}
-        task.add_done_callback(self._asked)
+        task.add_done_callback(self._forget)
 
-    def _asked(self, task: asyncio.Task[None]) -> None:
-        del self._asking[task]
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._asking.pop(task, None)
 
     def unasked(self, keys: Collection[str]) -> None:
         """Withdraw questions that the call no longer waits for."""
@@ -171,7 +171,8 @@ class _Listener:
             answer: JsonObject = {"answers": await self._audience.ask(questions)}
         except Exception as error:  # noqa: BLE001 - reported to the command
             answer = {"error": f"the question could not be asked: {message_of(error)}"}
-        self.reply(answer)
+        self._forget(cast("asyncio.Task[None]", asyncio.current_task()))
+        self.reply(answer, more=bool(self._asking) and "answers" in answer)  # an error ends all questions
 
     def url_done(self, key: str) -> None:
         """Does nothing: the person has opened the page and knows."""

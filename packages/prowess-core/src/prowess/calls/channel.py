@@ -138,6 +138,8 @@ class Call:
     _lost_logs: int = 0
     """Dropped log messages from threads."""
     _in_background: bool = False
+    failed: str = ""
+    """The last attempt that failed, for the message of a timeout."""
 
     def __init__(
         self, command: str, arguments: Arguments, channel: Channel | None = None, *, may_ask: bool = True

@@ -113,7 +113,7 @@ class Context:
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> Sent:
         """Report progress; awaiting it is optional. Only growing values of `done` are sent."""
-        if math.isfinite(done) and (total is None or math.isfinite(total)):
+        if _is_finite(done) and (total is None or _is_finite(total)):
             self._call.report(done, total, None if message is None else self._call.shown(str(message)))
         return SENT
 
@@ -250,6 +250,8 @@ class Context:
 
     def _check(self, keys: Iterable[str]) -> None:
         call = self._call
+        if call.over:
+            raise AskError(f"{call.command} asked after its call had ended; await the tasks that ask")
         if not call.may_ask:
             raise AskError(
                 f"{call.command} is cached or retried, so it may not ask; drop cache_ttl and retry_on, or the question"
@@ -259,3 +261,10 @@ class Context:
                 raise AskError(f"{call.command} asked with the key {key!r}; a key must be a string")
             if key in call.asked:
                 raise AskError(f"{call.command} asked {key!r} twice in one call; give every question its own key")
+
+
+def _is_finite(number: float) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:  # an integer beyond any float
+        return False

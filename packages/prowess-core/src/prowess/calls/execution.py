@@ -109,10 +109,13 @@ async def _finished(value: Any, call: Call, threads: Threads, *, final: bool) ->
         elif _has(value, "__anext__"):
             value = await _collected_async(value, call)
         elif _has(value, "__next__"):
-            collect = functools.partial(_collected, value, call, final=final)
-            value = await (call.lane or threads).run(collect, late=_discard, label=call.id)
+            value = await _in_thread(_itself, threads, call, [value], {}, final=final)
         else:
             return value
+
+
+def _itself(value: Any) -> Any:
+    return value
 
 
 def _collected(value: Any, call: Call, *, final: bool) -> Any:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
 import anyio
 
 from prowess.calls.channel import Arguments, Call, Withdrawn
+from prowess.calls.closing import is_closing
 from prowess.calls.deadline import Deadlines
 from prowess.calls.threads import Raised
 from prowess.errors import SkillError
@@ -243,13 +244,33 @@ class _Flight:
     started it is cancelled or times out.
     """
 
-    def __init__(self, first: Call, fly: Callable[[Call], Coroutine[Any, Any, Result]]) -> None:
+    def __init__(
+        self, first: Call, fly: Callable[[Call], Coroutine[Any, Any, Result]], abandoned: set[Hashable]
+    ) -> None:
+        self._abandoned = abandoned
         self.aboard: list[Call] = []
-        channel = replace(first.channel, call_id=first.id, progress=self._progress, log=self._log, background=None)
+        channel = replace(
+            first.channel,
+            call_id=first.id,
+            progress=self._progress,
+            log=self._log,
+            background=None,
+            waits=self._waits,
+            goes_on=self._goes_on,
+        )
         arguments = Arguments(first.arguments.named, first.arguments.extra_args)
         self.call = Call(first.command, arguments, channel, may_ask=False)
-        self.task = self.call.task = asyncio.ensure_future(fly(self.call))
+        # No factory makes this task: an eager one would run it before anybody waits for it.
+        self.task = self.call.task = asyncio.Task(fly(self.call), loop=first.loop)
         self.task.add_done_callback(_retrieve_exception)
+
+    def _waits(self) -> None:
+        for call in self.aboard:
+            call.channel.waits()
+
+    def _goes_on(self) -> bool:
+        """Whether a call still waits. The one that started the execution may be withdrawn."""
+        return any([call.channel.goes_on() for call in self.aboard])  # noqa: C419 - all of them begin
 
     def _progress(self, done: float, total: float | None, message: str | None) -> None:
         for call in self.aboard:
@@ -268,14 +289,21 @@ class _Flight:
             result = await asyncio.shield(self.task)
         finally:
             self.aboard = [other for other in self.aboard if other is not call]
-            call.attempts, call.secrets = self.call.attempts, self.call.secrets
+            call.attempts, call.failed, call.secrets = self.call.attempts, self.call.failed, self.call.secrets
             if self.aboard:
                 self.call.time = self.aboard[-1].time
             elif not self.task.done():
                 close()  # no call may join an execution that is about to be cancelled
-                self.task.cancel()
+                self._give_up()
         call.cached = shared or self.call.cached
         return _copied(result) if shared else result
+
+    def _give_up(self) -> None:
+        """Cancel the execution, and count it while it runs on: the command may swallow its cancellation."""
+        if not is_closing(self.task):
+            self.task.cancel()
+        self._abandoned.add(self.task)
+        self.task.add_done_callback(self._abandoned.discard)
 
 
 class Sharing(NamedTuple):
@@ -307,11 +335,18 @@ class Sharing(NamedTuple):
 
 
 def with_cache(
-    step: Step, cache: Cache, key_of: Callable[[Call], Hashable], seconds: float, sharing: Sharing | None = None
+    step: Step,
+    cache: Cache,
+    key_of: Callable[[Call], Hashable],
+    seconds: float,
+    *,
+    abandoned: set[Hashable],
+    sharing: Sharing | None = None,
 ) -> Step:
     """Answer from the cache, else share one execution among identical calls in flight, here and on other hosts.
 
-    `step` has no deadline of its own: every call has one from its own start.
+    `step` has no deadline of its own: every call has one from its own start. `abandoned` gets the executions that run on
+    after the last of their calls.
     """
     flights: dict[Hashable, _Flight] = {}
 
@@ -331,7 +366,7 @@ def with_cache(
         joins = flight is not None
         call.channel.waits()  # for a turn of the loop, which another call may block
         if flight is None:
-            flight = flights[place] = _Flight(call, lambda call: fly(call, key))
+            flight = flights[place] = _Flight(call, lambda call: fly(call, key), abandoned)
         result = await flight.board(call, lambda: flights.pop(place))
         if joins:  # the call that started the execution took its turn there
             call.take_turn()

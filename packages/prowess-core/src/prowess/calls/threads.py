@@ -15,8 +15,10 @@ import queue
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Hashable
 from typing import Any, Final, NoReturn, Protocol, cast
+
+from prowess.calls.closing import allow_closing, end_closing
 
 __all__ = ["Inline", "Lane", "Raised", "ThreadRunner", "Threads", "is_stuck", "stuck"]
 
@@ -155,8 +157,8 @@ class Threads:
         self._running = 0
         self._idle: list[_Worker] = []
         self._waiting: deque[_Job] = deque()
-        self.abandoned: set[int] = set()
-        """The abandoned jobs that still run. Their number is read after every call, without the lock."""
+        self.abandoned: set[Hashable] = set()
+        """The abandoned jobs that still run, and what else nobody waits for. It is read after every call, without the lock."""
         self._lock = threading.Lock()
         self._inline = False
 
@@ -296,6 +298,7 @@ class Threads:
         job.dispose()
         with self._lock:
             self.abandoned.remove(id(job))
+        end_closing(id(job))
 
     def _next(self, worker: _Worker) -> _Job | None:
         """Wait for the next job of an idle thread; `None` ends it."""
@@ -352,6 +355,11 @@ class Lane:
     def post(self, function: Callable[[], Any]) -> None:
         """Run a function after the earlier ones, without waiting for it. Its exceptions are logged."""
         self._submit(lambda: _run_logged(function, self._label))
+
+    def allow_closing(self, seconds: float) -> None:
+        """Do not count an abandoned thread as stuck for some seconds, because its function has ended."""
+        if self.is_abandoned:
+            allow_closing(id(self._host), seconds)
 
     def replace(self) -> None:
         """Abandon a thread that hangs. Another one runs the next functions."""

@@ -59,7 +59,8 @@ class CallScope:
             self._explain(error.error)
         if self._resources is None:
             return
-        lane = self._call.lane
+        call, lane = self._call, self._call.lane
+        call.hang_up()  # a factory may wait for an answer, in a thread
         if isinstance(lane, Inline):
             await self._resources.close(error)
         elif lane.is_abandoned:
@@ -68,6 +69,7 @@ class CallScope:
             try:
                 await self._resources.close(error)
             finally:
+                call.hang_up()  # so may a clean-up that took too long
                 lane.release()
 
     async def fill(self, needs: Iterable[Need]) -> None:

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 
 import anyio
 
+from prowess.calls.closing import closing
 from prowess.calls.execution import apart, is_cancellation
 from prowess.calls.threads import Lane, Raised, ThreadRunner, stuck
 
@@ -124,8 +125,13 @@ class Resources:
 
     async def _close_one(self, closer: _Closer, in_lane: bool, error: _Error) -> None:
         lane = self._lane
+        if isinstance(lane, Lane):
+            lane.allow_closing(_CLOSING)
         try:
-            with anyio.CancelScope(shield=True, deadline=anyio.current_time() + _CLOSING) as scope:
+            with (
+                closing(asyncio.current_task(), _CLOSING),
+                anyio.CancelScope(shield=True, deadline=anyio.current_time() + _CLOSING) as scope,
+            ):
                 await (lane.run(lambda: closer(error)) if in_lane else closer(error))
             if scope.cancelled_caught:
                 _log.warning("closing what was provided for %s took more than %g s", self._owner, _CLOSING)

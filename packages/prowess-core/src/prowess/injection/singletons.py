@@ -60,6 +60,9 @@ class Singletons:
         while True:
             thing = self._found(loop, key) or self._begin(loop, key, make)
             if not thing.ready.done():
+                if thing.loop.is_closed():
+                    self._forget(thing, key)
+                    continue
                 await asyncio.wrap_future(thing.ready)
             if thing.error is not None:
                 raise thing.error
@@ -79,12 +82,24 @@ class Singletons:
             if thing is None:
                 thing = self._things[key] = _Thing(loop, self._resources())
                 thing.ready.set_running_or_notify_cancel()  # so that no waiting caller can cancel it
-                thing.task = loop.create_task(self._live(thing, key, make))
+                # No factory makes this task: an eager one would run it here, and it needs the lock.
+                thing.task = asyncio.Task(self._live(thing, key, make), loop=loop)
         return thing
+
+    def _forget(self, thing: _Thing, key: Hashable) -> None:
+        """Forget an object whose loop was closed while it was being made. Another one is made for everybody who waits."""
+        with self._lock:
+            if thing.gone:
+                return
+            thing.gone = True
+            del self._things[key]
+        thing.ready.set_result(None)
 
     async def _live(self, thing: _Thing, key: Hashable, make: Make) -> None:
         try:
             thing.value, thing.bound = await make(thing.resources)
+        except GeneratorExit:  # its loop was closed, and nothing can be awaited any more
+            raise
         except BaseException as error:  # noqa: BLE001 - raised in all tasks that wait
             await self._fail(thing, key, error)
             return

@@ -208,6 +208,7 @@ class Entry:
         return call.channel.uri or parse_template(self.contract.uri).expand(call.arguments.named)
 
     def _report_retry(self, call: Call, attempt: int, error: BaseException) -> None:
+        call.failed = f"; attempt {attempt} failed: {named_error(error)}{_inside(error)}"
         if self._services.plugins.watch_calls:
             self._call_hook("prowess_call_retried", call=self._info(call), attempt=attempt, error=error)
 
@@ -235,7 +236,7 @@ class Entry:
                 _log.warning(
                     "%s raised an exception after its time was up (call %s)\n%s", self.contract.id, call.id, trace
                 )
-            return "timeout", f"{self.contract.id} {error}", {}
+            return "timeout", f"{self.contract.id} {error}{call.failed}", {}
         if isinstance(error, OutputError):
             _log.error("%s (call %s): %s", self.contract.id, call.id, call.shown(str(error)))
             return "output", f"{self.contract.id}: {error}", {}
@@ -301,7 +302,8 @@ class Entry:
             return with_deadline(step, seconds)
         cache = Cache(declared.cache_ttl, own.cache_bytes, self._services.timer)
         sharing = Sharing(self._shared_key, int(min(declared.cache_ttl, _LONGEST)))
-        return with_cache(step, cache, self._cache_key, seconds, sharing)
+        abandoned = self._services.threads.abandoned
+        return with_cache(step, cache, self._cache_key, seconds, abandoned=abandoned, sharing=sharing)
 
     def _attempt(self) -> Callable[[Call], Awaitable[Any]]:
         declared, signature, only = self.plan.declaration, self.plan.signature, self.plan.positional_only

@@ -17,7 +17,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Hashable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +28,7 @@ from pydantic_core import from_json, to_json
 from prowess.calls import groups
 from prowess.calls.arguments import JsonText
 from prowess.calls.channel import Channel, Questions, Withdrawn
+from prowess.calls.closing import is_closing
 from prowess.calls.deadline import TIMED_OUT, prepare
 from prowess.calls.outcome import META_KIND, Outcome, write_outcome
 from prowess.errors import AskError, UnknownCommand, message_of
@@ -98,18 +99,21 @@ _OF_CHANNEL: Final = {
 """The fields of a head that a `Channel` has too, with their names there."""
 _LISTENING: Final = frozenset({"asks", "asks_for", "background", "progress", "log"})
 _MOST_HEADS: Final = 1024
-_AGAIN: Final = 0.1
-"""Seconds after which a call that has swallowed its cancellation is cancelled again."""
+_AGAIN: Final = 0.3
+"""Seconds after which a call that has swallowed its cancellation, or cleans up, is cancelled again. Soon after that it is stuck
+for the host."""
 _MOST_SECRETS: Final = 1000
 """Injected texts that the worker remembers as sent. Some calls have new ones each time."""
 _QUIET: Final = 0.05
 """Seconds after the start until a waiting request of the host has arrived."""
 _LEAVING: Final = 3.0
 """Seconds that singletons get to close. The host ends the worker earlier if it could run all that time."""
+_STOPPING: Final = 0.3
+"""Seconds before that in which cancelled calls may stop."""
 _GUARD: Final = 20.0
 """Seconds in which the guard of a worker whose host is gone kills everything, also on a busy machine."""
-_LOOK: Final = 0.05
-"""Seconds between two looks for children."""
+_LOOK: Final = 0.02
+"""Seconds between two looks for children, or for calls that were given up."""
 _LAST_WORDS: Final = 3.0
 """Seconds that the host gets to read some of the last output. On a busy machine it may get no processor for that long."""
 
@@ -159,8 +163,10 @@ class LinkServer:
         """Parsed heads of calls that other calls will probably repeat."""
         self._given_up: set[asyncio.Task[Any]] = set()
         """Cancelled calls that still run."""
-        self._left = 0
-        self._abandoned = runtime.abandoned_threads
+        self._abandoned = runtime.abandoned
+        self._reported_left: set[Hashable] = set()
+        """Those of them that the host has heard of."""
+        self._look: asyncio.TimerHandle | None = None
         self._asking: dict[int, dict[asyncio.Future[Mapping[str, JsonObject]], Questions]] = {}
         """The open questions by call; several tasks of a call may ask."""
         self._background: set[asyncio.Task[Any]] = set()
@@ -219,6 +225,7 @@ class LinkServer:
         self.gone.set()
 
     def _pong(self) -> None:
+        self._report_left()
         self.link.send(Kind.PONG, self._lingering())
 
     # Calls
@@ -234,27 +241,49 @@ class LinkServer:
             return
         if self._given_up:
             self._given_up.discard(task)
-        if (self._given_up or self._left or self._abandoned) and self._lingering() != self._left:
-            self._loop.call_soon(self._report_lingering)  # calls that were cancelled just now get to end first
+        if self._abandoned or self._reported_left:
+            self._loop.call_soon(self._report_left)  # calls that were cancelled just now get to end first
 
-    def _report_lingering(self) -> None:
-        before, self._left = self._left, self._lingering()
-        if self._left > before:
-            self.link.send(Kind.LINGERING, self._left)
+    def _report_left(self) -> None:
+        """Report what calls have left behind. Of a call that times out, the host does not know whether it left something."""
+        before, self._reported_left = self._reported_left, {*_running(self._abandoned)}
+        if self._reported_left - before:
+            self.link.send(Kind.LINGERING, self._lingering())
+        if self._look is None and len(self._reported_left) < len(self._abandoned):
+            self._look = self._loop.call_later(_AGAIN, self._look_again)
+
+    def _look_again(self) -> None:
+        """Look whether what closed objects has had its time for that."""
+        self._look = None
+        self._report_left()
 
     def _cancel(self, number: int, reason: str | None) -> None:
-        """Cancel a call, and repeat that while it runs."""
+        """Cancel a call, and repeat that while it runs and does not close its objects."""
         task = self._calls.get(number)
-        if task is not None:
-            if task not in self._given_up:
-                self._given_up.add(task)
-                task.add_done_callback(lambda _: self._ended(number))  # it may never begin, and so never end by itself
+        if task is None:
+            return
+        if task not in self._given_up:
+            self._given_up.add(task)
+            task.add_done_callback(lambda _: self._ended(number))  # it may never begin, and so never end by itself
+            if not task.cancelling() and not is_closing(
+                task
+            ):  # a deadline cancels with respect for shields, unlike this
+                task.cancel(reason)
+        elif not is_closing(task):
+            self.link.send(Kind.LINGERING, self._lingering())  # when the host asked, it may have closed objects
             task.cancel(reason)
-            asyncio.get_running_loop().call_later(_AGAIN, self._cancel, number, reason)
+        asyncio.get_running_loop().call_later(_AGAIN, self._cancel, number, reason)
+
+    async def end_calls(self) -> None:
+        """Wait until calls that were given up have ended and closed their objects. One that does not stop is left behind."""
+        until = self._loop.time() + _STOPPING
+        while self._given_up or self._abandoned:
+            if self._lingering() and self._loop.time() >= until:
+                return
+            await asyncio.sleep(_LOOK)
 
     def _lingering(self) -> int:
-        tasks = sum(not task.done() for task in self._given_up) if self._given_up else 0
-        return tasks + len(self._abandoned)
+        return len(_running(self._given_up)) + len(_running(self._abandoned))
 
     async def _serve(self, frame: Frame) -> None:
         """Serve a call and return the answer. The command begins as late as possible, so that waiting calls can move."""
@@ -508,6 +537,11 @@ class LinkServer:
             self.link.send(Kind.LIVE, 0, to_json(head))
 
 
+def _running(left: Iterable[Hashable]) -> list[Hashable]:
+    """The tasks and threads that still run, without those that close the objects of their call."""
+    return [each for each in (*left,) if not (is_closing(each) or (isinstance(each, asyncio.Task) and each.done()))]
+
+
 def _read(text: bytes) -> Any:
     """JSON with data of a client. pydantic refuses what is nested more than 200 deep, which clients may send."""
     try:
@@ -602,6 +636,7 @@ async def serve_begun(
         await worker.listen(sock)
     await worker.gone.wait()
     with anyio.move_on_after(_LEAVING):
+        await worker.end_calls()
         await runtime.aclose()
     if guarded and worker.lost:
         await _wait_for_guard()

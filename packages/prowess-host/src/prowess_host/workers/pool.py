@@ -443,7 +443,7 @@ class Pool:
         """End all workers, because the host ends."""
         self.closing = True
         for worker in self.workers:
-            is_busy = worker.jobs or worker.may_linger or not worker.is_up
+            is_busy = worker.jobs or not worker.is_up  # cancelled calls get a moment, to end and to clean up
             self.send(worker, Event.DISCARD if is_busy else Event.HOST_LEAVES)
 
     async def wait(self) -> None:

@@ -158,11 +158,15 @@ class Supervisor:
         if self.witness is not None:
             self.witness.cancelled(job)
 
-    def answer(self, job: Job, answers: JsonObject) -> None:
-        """Pass on the answers of a person (`{"answers": ...}`), or why there are none (`{"error": ...}`)."""
+    def answer(self, job: Job, answers: JsonObject, *, more: bool = False) -> None:
+        """Pass on the answers of a person (`{"answers": ...}`), or why there are none (`{"error": ...}`).
+
+        `more` says that other questions are still open.
+        """
         worker = self._running.get(job)
         if worker is not None:
-            self._timeouts.resume_clock(job)
+            if not more:
+                self._timeouts.resume_clock(job)
             worker.process.send(Kind.ANSWERS, job.number, json.dumps(answers).encode())
 
     @property
@@ -361,7 +365,7 @@ class Supervisor:
             if self._timeouts.on_pong(worker, frame.number):
                 self.admission.release()
         elif kind == Kind.LINGERING:
-            self._timeouts.question(worker)
+            self._timeouts.on_lingering(worker, frame.number)
         elif kind == Kind.READY:
             worker.pool.on_ready(worker, json.loads(frame.head or b"{}"))
         elif kind == Kind.LIVE:

@@ -100,10 +100,17 @@ class Timeouts:
     def watch_given_up(self, worker: Worker, job: Job, over: Callable[[], None], *, has_begun: bool) -> None:
         """Check later that a cancelled or overdue call has ended. `over` is called then."""
         worker.may_be_held |= has_begun
-        until = self.question(worker)
+        until = self._question(worker)
         worker.given_up.append(GivenUp(self._now(), until, job.contract.id, job.number, over))
 
-    def question(self, worker: Worker) -> float:
+    def on_lingering(self, worker: Worker, lingering: int) -> None:
+        """Handle the number of calls that still run although they are over. A worker gives a call up itself when its time is up.
+
+        All of them may have ended just now, so they get a grace like other calls.
+        """
+        worker.given_up.append(GivenUp(self._now(), self._question(worker), "", 0, _nothing, lingering))
+
+    def _question(self, worker: Worker) -> float:
         """After the grace, ask a worker whether cancelled calls have ended. Returns the end of the grace by its clock."""
         seconds = self._host.cancel_grace
         until = self._clock_of(worker) + seconds
@@ -155,10 +162,13 @@ class Timeouts:
 
         A worker tells only how many they are. Calls that are cancelled all the time must not hide one that is stuck.
         """
-        in_grace = sum(each.until > worker.clock for each in worker.given_up)
-        if lingering > in_grace:
+        if lingering > self._in_grace(worker):
             return False
         return worker.clock < worker.given_up[0].until + self._host.cancel_grace * _HIDDEN
+
+    @staticmethod
+    def _in_grace(worker: Worker) -> int:
+        return sum(each.calls for each in worker.given_up if each.until > worker.clock)
 
     # Checking
 
@@ -302,3 +312,7 @@ class Timeouts:
             return True
         late = (job for job in worker.begun() if job.due != NEVER and job.due - now < job.seconds / 2)
         return any(job.contract.policies.thread is not False for job in late)
+
+
+def _nothing() -> None:
+    """A call that the worker gave up itself has been answered, and counts for no limit of the host."""

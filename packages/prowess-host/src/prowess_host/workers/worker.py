@@ -33,6 +33,8 @@ class GivenUp:
     number: int
     over: Callable[[], None]
     """Called once it certainly does not run any more."""
+    calls: int = 1
+    """Another number if the worker has reported them, without their names."""
 
 
 @dataclass(slots=True, eq=False)
