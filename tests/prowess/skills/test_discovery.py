@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from prowess import Catalog, Runtime
 from prowess.skills.discovery import candidates, survey
 
@@ -43,6 +45,55 @@ async def test_folder_is_a_skill(tmp_path: Path) -> None:
     write(tmp_path, "skills/notes/lib/helper.py", text="import prowess\n1 / 0\n")
 
     assert ["notes.deep", "notes.run"] == await ids(tmp_path)
+
+
+async def test_init_file_of_a_folder_skill_is_one_of_its_files(tmp_path: Path) -> None:
+    """A folder skill is a package, and many people begin with its `__init__.py`. Further private files are helpers."""
+    for place, name in (("", "top"), ("scripts/", "deep"), ("scripts/a/", "deeper")):
+        write(tmp_path, f"skills/notes/{place}__init__.py", text=COMMAND.replace("run", name))
+    write(tmp_path, "skills/notes/_helper.py", "skills/notes/other.py")
+
+    assert ["notes.deep", "notes.deeper", "notes.run", "notes.top"] == await ids(tmp_path)
+    assert tmp_path / "skills/notes/__init__.py" in candidates([tmp_path / "skills"])
+    async with Runtime.open(tmp_path) as runtime:
+        assert 1 == (await runtime.call("notes.deep", {})).value
+
+
+async def test_module_and_folder_of_one_name_are_reported(tmp_path: Path) -> None:
+    """Python would import one of them, and the commands of the other would be missing."""
+    write(tmp_path, "skills/notes/scripts/a.py", "skills/notes/scripts/a/__init__.py")
+    found = await catalog(tmp_path)
+
+    assert ["notes.run"] == [contract.id for contract in found]
+    (failure,) = found.failures
+    assert "a.py beside its folder is the same module; rename one" == failure.reason
+    assert str(tmp_path / "skills/notes/scripts/a/__init__.py") == failure.file
+
+
+async def test_command_in_the_init_file_of_the_folder_of_skills_is_reported(tmp_path: Path) -> None:
+    """It belongs to no skill. A file that mentions Prowess in its docstring is no failure."""
+    write(tmp_path, "skills/ok.py", "more/ok2.py")
+    write(tmp_path, "skills/__init__.py", text='"""Our skills: see prowess and @skill_command."""\n')
+    write(tmp_path, "more/__init__.py")
+    found = await catalog(tmp_path, skills=["skills", "more"])
+
+    assert ["ok.run", "ok2.run"] == [contract.id for contract in found]
+    (failure,) = found.failures
+    assert ("more", str(tmp_path / "more/__init__.py")) == (failure.source, failure.file)
+    assert "move it to a file beside it" in failure.reason
+
+
+@pytest.mark.parametrize("text", [COMMAND.encode("utf-16"), COMMAND.encode("utf-32"), bytes(100)])
+async def test_file_with_nul_bytes_is_a_failure(tmp_path: Path, text: bytes) -> None:
+    """As editors save in UTF-16, and as a crash of the system may leave files. The mention of Prowess is not legible there."""
+    write(tmp_path, "skills/ok.py")
+    (tmp_path / "skills/wide.py").write_bytes(text)
+    found = await catalog(tmp_path)
+
+    assert ["ok.run"] == [contract.id for contract in found]
+    (failure,) = found.failures
+    assert str(tmp_path / "skills/wide.py") == failure.file
+    assert failure.reason.endswith("null bytes. The file is not text in UTF-8: save it in that encoding")
 
 
 async def test_folder_of_the_agent_skills_format_needs_no_python(tmp_path: Path) -> None:

@@ -148,6 +148,7 @@ async def test_file_that_is_not_utf8_is_a_failure(tmp_path: Path) -> None:
     (tmp_path / "skills/bad.py").write_bytes(b"import prowess\nx = '\xff'\n")
     async with Runtime.open(tmp_path) as runtime:
         assert [("bad", "bad.py")] == [item[:2] for item in places(runtime)]
+        assert "The file is not text in UTF-8: save it in that encoding" in failures(runtime)[0].reason
 
 
 async def test_broken_helper_is_named_at_its_own_line(tmp_path: Path) -> None:

@@ -104,6 +104,25 @@ async def test_add_rename_delete(project: Path):
         assert ["t_version", "t_wait"] == await host.tools()
 
 
+async def test_a_save_of_the_init_file_of_a_folder_skill_shows(project: Path):
+    """It may have commands. In another encoding it breaks, and its last good version stays."""
+    (project / "skills/notes").mkdir()
+    async with inside(project) as host:
+        assert "one" == await host.text("t_version")
+        write_skill(project, "notes/__init__.py", ONE)
+        await host.noted(CHANGED)
+        await serving(host, "notes_version", "one")
+        write_skill(project, "notes/__init__.py", ONE.replace("one", "two"))
+        await serving(host, "notes_version", "two")
+        file = project / "skills/notes/__init__.py"
+        file.write_bytes(file.read_text().replace("two", "three").encode("utf-16"))
+        await until(lambda: "save it in that encoding" in host.stderr)
+        assert "prowess_diagnostics" in await host.tools()
+        assert "two" == await host.text("notes_version")
+        file.write_text(file.read_bytes().decode("utf-16"))
+        await serving(host, "notes_version", "three")
+
+
 async def test_an_edit_that_no_client_can_see_is_not_told(project: Path):
     """The new code runs all the same."""
     async with inside(project) as host:
