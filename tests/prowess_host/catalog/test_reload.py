@@ -271,6 +271,20 @@ async def test_a_skills_folder_may_come_later_go_and_come_back(tmp_path: Path):
         await host.noted(CHANGED, 4)
 
 
+async def test_a_folder_without_commands_is_told_on_stderr(tmp_path: Path):
+    """Once, until the last skill is gone: a client in the wrong folder would only miss its tools."""
+    told = f"There are no commands in the project {tmp_path}. Folders that were searched: {tmp_path / 'skills'}"
+    async with inside(tmp_path) as host:
+        await until(lambda: f"{told} (there is no such folder)" in host.stderr)
+        assert ["prowess_diagnostics"] == await host.tools()
+        (tmp_path / "skills").mkdir()
+        write_skill(tmp_path, "t.py", ONE)
+        await serving(host, "t_version", "one")
+        assert 1 == host.stderr.count(told)
+        (tmp_path / "skills/t.py").unlink()
+        await until(lambda: 2 == host.stderr.count(told))
+
+
 async def test_folders_that_the_settings_or_a_plugin_name_later_are_watched(project: Path):
     """As those that were there from the start."""
     async with inside(project) as host:

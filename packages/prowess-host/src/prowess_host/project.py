@@ -423,6 +423,8 @@ class Project:
             for failure in listing.catalog.failures:
                 if failure not in before.catalog.failures:
                     _log.warning("%s", failure)
+            if listing.serves_nothing and not (before.serves_nothing or self.own.resources or self.shelf.has_skills):
+                _log.warning("%s", self.where_it_looked())
             for warning in listing.catalog.warnings:
                 if warning not in before.catalog.warnings:
                     _log.warning("%s", warning)
