@@ -11,7 +11,7 @@ from typing import Final
 
 from prowess.contracts.catalog import Failure
 from prowess.frozen import frozen
-from prowess.skills.folders import Tree, leads_up, walk
+from prowess.skills.folders import Tree, leads_up, raise_shortage, walk
 
 __all__ = [
     "PYPROJECT",
@@ -174,7 +174,8 @@ def _listed(folder: Path) -> list[Path]:
     try:
         names = sorted(os.listdir(folder))
         return [folder / name for name in names if not _is_hidden(name)]
-    except OSError:
+    except OSError as error:
+        raise_shortage(error)
         return []
 
 
