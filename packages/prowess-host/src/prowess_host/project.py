@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import time
 import weakref
 from collections.abc import Callable, Collection, Mapping
@@ -191,7 +192,7 @@ class Project:
     def server(self, version: str) -> Server:
         """The identity of the project for clients."""
         own = self.own.identity
-        name = own.name or self.settings.root.name.encode("utf-8", "replace").decode() or "prowess"
+        name = own.name or os.fsencode(self.settings.root.name).decode("utf-8", "replace") or "prowess"
         details: JsonObject = {}
         try:
             details = details_of(own, self.settings.root)

@@ -19,7 +19,7 @@ from prowess.settings.files import CONFIG_FILE, is_configured
 from prowess.settings.paths import find_project_root
 from prowess.settings.settings import Settings
 from prowess_host.cli.exit_codes import DONE
-from prowess_host.cli.main import EMPTY_PROJECT, project_root
+from prowess_host.cli.main import EMPTY_PROJECT, project_path, project_root
 from prowess_host.cli.projects import is_project
 
 __all__ = ["TEMPLATES", "SkillTemplate", "command"]
@@ -86,7 +86,7 @@ def command(name: str | None, project: str | None, template: str, *, folder: boo
     if project is not None:
         if not project:
             raise ProwessError(EMPTY_PROJECT)
-        root = Path(os.path.expanduser(project)).absolute()  # noqa: PTH111 - Path.expanduser raises for an unknown user
+        root = project_path(Path(os.path.expanduser(project)).absolute())  # noqa: PTH111 - Path.expanduser raises for an unknown user
         _make_project(root, skill, template, folder=folder)
     else:
         root = project_root(None)
@@ -125,7 +125,7 @@ def _make_project(root: Path, skill: str, template: str, *, folder: bool) -> Non
     if is_configured(root) or (root / "skills").exists():
         raise ProwessError(f"{root} is a project already: `prowess new NAME` makes another skill in it")
     words = _words(skill, template)
-    words["project"] = root.name or "tools"
+    words["project"] = os.fsencode(root.name).decode("utf-8", "replace") or "tools"
     written = {
         Path(CONFIG_FILE): _filled("project/prowess.toml", words),
         **dict(_skill_files("skills", skill, template, folder=folder)),
