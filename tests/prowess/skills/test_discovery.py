@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from prowess import Catalog, Runtime
-from prowess.skills.discovery import candidates, survey
+from prowess.skills.discovery import candidates, is_reserved, survey
 
 COMMAND = "from prowess import skill_command\n@skill_command\ndef run() -> int:\n    return 1\n"
 
@@ -127,6 +127,12 @@ async def test_what_is_no_skill_is_passed_over(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "skills/pipe.py")
 
     assert [] == await ids(tmp_path)
+
+
+def test_names_of_tests_and_tools_are_reserved() -> None:
+    """`prowess new` would make a skill that nobody finds."""
+    reserved = ["test_x", "x_test", "conftest", "setup", "tests", "venv", "node_modules"]
+    assert reserved == [name for name in [*reserved, "orders", "testing", "latest"] if is_reserved(name)]
 
 
 async def test_skill_name_must_be_able_to_stand_in_an_id(tmp_path: Path) -> None:

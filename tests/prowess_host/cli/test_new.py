@@ -95,6 +95,9 @@ def test_nothing_is_overwritten(empty: Path, capsys: pytest.CaptureFixture[str])
         ("Über", "how about 'uber'?"),
         ("../x", "how about 'x'?"),
         ("x.py", "'x'"),
+        ("test_orders", "belongs to tests and tools"),
+        ("conftest", "belongs to tests and tools"),
+        ("tests", "belongs to tests and tools"),
     ],
 )
 def test_names_are_checked(name: str, told: str, empty: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,7 @@ __all__ = [
     "Source",
     "Survey",
     "candidates",
+    "is_reserved",
     "lock_of",
     "may_be_skill",
     "needs_of",
@@ -103,6 +104,11 @@ def may_be_skill(text: bytes) -> bool:
     return _MENTION in text or b"\0" in text
 
 
+def is_reserved(name: str) -> bool:
+    """Whether a file or a folder with the name of a skill would not be one, because it belongs to tests or tools."""
+    return name in _SKIPPED_FOLDERS or _is_skipped_file(f"{name}.py")
+
+
 def candidates(folders: Iterable[Path]) -> list[Path]:
     """Every file that may be a skill or part of one, judged by its name."""
     found: set[Path] = set()
@@ -181,8 +187,12 @@ def _listed(folder: Path) -> list[Path]:
 
 def _is_skill_file(path: Path) -> bool:
     """Whether a name can be that of a skill file. A broken link counts, so that it is reported."""
-    named = path.suffix == ".py" and not any(fnmatch.fnmatch(path.name, pattern) for pattern in _SKIPPED_FILES)
+    named = path.suffix == ".py" and not _is_skipped_file(path.name)
     return named and (path.is_file() or not path.exists())
+
+
+def _is_skipped_file(name: str) -> bool:
+    return any(fnmatch.fnmatch(name, pattern) for pattern in _SKIPPED_FILES)
 
 
 def _text(file: Path, skill: str, failures: list[Failure]) -> bytes:

@@ -18,6 +18,7 @@ from prowess.errors import ProwessError
 from prowess.settings.files import CONFIG_FILE, is_configured
 from prowess.settings.paths import find_project_root
 from prowess.settings.settings import Settings
+from prowess.skills.discovery import is_reserved
 from prowess_host.cli.exit_codes import DONE
 from prowess_host.cli.main import EMPTY_PROJECT, project_path, project_root
 from prowess_host.cli.projects import is_project
@@ -101,6 +102,8 @@ def _checked(name: str) -> str:
     """Check that a name works as a file, as the first part of an id, and in a tool name of every client."""
     if keyword.iskeyword(name):
         raise ProwessError(f"the name {name!r} is a word of Python: choose another one, like 'my_{name}'")
+    if is_reserved(name):
+        raise ProwessError(f"the name {name!r} belongs to tests and tools, and is no skill: choose another one")
     if not _NAME.fullmatch(name):
         plain = unicodedata.normalize("NFKD", name.removesuffix(".py").lower()).encode("ascii", "ignore").decode()
         near = re.sub(r"[^a-z0-9_-]+", "_", plain).strip("_-")
