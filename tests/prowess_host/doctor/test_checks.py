@@ -30,9 +30,10 @@ async def test_empty_project_is_told_what_to_do_next(root: Path) -> None:
 
 async def test_cache_folder_that_is_a_file_is_a_warning(root: Path) -> None:
     (root / "cache").touch()
-    [warning] = [finding for finding in await found(root) if finding.level == "warning"]
+    told = [finding for finding in await found(root) if finding.area == "manifest"]
 
-    assert f"the cache folder {root / 'cache/prowess'} cannot be written" in warning.message
+    assert ["warning", "note"] == [finding.level for finding in told]
+    assert f"the cache folder {root / 'cache/prowess'} cannot be written" in told[0].message
 
 
 async def test_variable_of_another_program_is_a_warning(root: Path) -> None:
