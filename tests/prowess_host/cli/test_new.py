@@ -122,6 +122,20 @@ def test_folder_has_a_name_that_agents_accept(
     assert "must be the same" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("words", [["--project"], ["orders"]], ids=["project", "skill"])
+def test_all_files_are_made_or_none(words: list[str], empty: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A second try, after what was in the way is gone, would find half of the files."""
+    if words == ["orders"]:
+        (empty / "prowess.toml").touch()
+    (empty / "tests").touch()
+    before = sorted(empty.rglob("*"))
+    assert 2 == run(["new", *words])
+    assert f"{empty / 'tests'}: cannot be written" in capsys.readouterr().err
+    assert before == sorted(empty.rglob("*"))
+    (empty / "tests").unlink()
+    assert 0 == run(["new", *words])
+
+
 def test_skill_needs_a_project(empty: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What to do is told; so it is where nothing was named."""
     assert 2 == run(["new", "hello"])

@@ -357,6 +357,30 @@ def test_the_terminal_shows_the_same_as_text(tmp_path: Path):
         assert 130 == process.wait(PATIENCE)
 
 
+def test_the_text_ends_when_nobody_reads_it(tmp_path: Path):
+    """As in `| head -1`, at the next change. The failure of a notification was a traceback, and the command stayed."""
+    root = make_project(tmp_path, t=SKILL)
+    with subprocess.Popen(
+        [*PROWESS, "dev", "--plain"], cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert "8 commands" in process.stdout.readline()
+        process.stdout.close()
+        write_skill(root, "bad.py", "\n1 / 0\n")
+        assert 141 == process.wait(PATIENCE)
+        assert "Traceback" not in process.stderr.read()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has this device")
+def test_an_output_without_space_is_not_blamed_on_the_port(dev: Served):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*PROWESS, "dev", "--no-browser"], cwd=dev.root, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (2, True) == (done.returncode, "the output: No space left on device" in done.stderr)
+
+
 def test_a_taken_port_is_a_wrong_use(dev: Served):
     found = re.search(r":(\d+)/", dev.address)
     assert found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import keyword
 import os
 import re
@@ -186,14 +187,29 @@ def _write_all(root: Path, written: Mapping[Path, str]) -> None:
     taken = [path for path in [*written, *others] if os.path.lexists(root / path)]
     if taken:
         raise ProwessError(f"{root / taken[0]} is there already: choose another name, or move it away")
-    for path, text in written.items():
-        try:
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
+    made: list[Path] = []
+    try:
+        for path, text in written.items():
+            _make_folder((root / path).parent, made)
             with (root / path).open("x", encoding="utf-8", newline="\n") as file:
+                made.append(root / path)
                 file.write(text)
-        except OSError as error:
-            raise ProwessError(f"{error.filename or root / path}: cannot be written ({error.strerror})") from error
-        print(f"created  {path}")
+    except BaseException as error:
+        for path in reversed(made):
+            with contextlib.suppress(OSError):
+                path.rmdir() if path.is_dir() else path.unlink()
+        if not isinstance(error, OSError):
+            raise
+        raise ProwessError(f"{error.filename or root}: cannot be written ({error.strerror})") from error
+    print("\n".join(f"created  {path}" for path in written))
+
+
+def _make_folder(folder: Path, made: list[Path]) -> None:
+    """Make a folder with the missing ones above it, and add each to those that were made."""
+    if not folder.is_dir():
+        _make_folder(folder.parent, made)
+        folder.mkdir()
+        made.append(folder)
 
 
 def _say_next(root: Path, skill: str, template: SkillTemplate) -> None:
