@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from prowess.errors import did_you_mean, install_command, message_of
+from prowess.patterns import lazy_pattern
 from prowess.settings.limits import LOOPBACK, TABLE, Limits, own_limits
 
 __all__ = ["advice"]
@@ -40,7 +41,7 @@ _DISTRIBUTIONS: Final = {
 }
 """Modules whose distribution has another name. The distribution with the module's name may be malicious."""
 _IMPORT: Final = re.compile(r"cannot import name '(\w+)' from 'prowess'")
-_NO_TEXT: Final = re.compile("null bytes|'utf-8' codec")
+_NO_TEXT: Final = lazy_pattern("null bytes|'utf-8' codec")
 """Python's messages about source files in UTF-16, and in other encodings that are not UTF-8."""
 _COROUTINE: Final = re.compile("'coroutine'")
 _NETWORK_OFF: Final = "The network is off for this skill: allow it with `network = true`"

@@ -11,6 +11,7 @@ from typing import Final
 
 from prowess.contracts.catalog import Failure
 from prowess.frozen import frozen
+from prowess.patterns import lazy_pattern
 from prowess.skills.folders import Tree, leads_up, raise_shortage, walk
 
 __all__ = [
@@ -35,7 +36,7 @@ _SKIPPED_FOLDERS: Final = frozenset({"tests", "test", "node_modules", "site-pack
 _MENTION: Final = b"prowess"
 _HOOK_MENTION: Final = b"hookimpl"
 _INIT: Final = "__init__.py"
-_DECORATED: Final = re.compile(rb"^\s*@[\w.]*\b(?:skill_command|resource|prompt)\b", re.MULTILINE)
+_DECORATED: Final = lazy_pattern(r"^\s*@[\w.]*\b(?:skill_command|resource|prompt)\b", re.MULTILINE)
 
 
 @frozen
@@ -127,7 +128,7 @@ def _files_of(path: Path) -> tuple[list[Path], bool]:
 
 def _in_folder(folder: Path, failures: list[Failure]) -> Iterator[Source]:
     init = folder / _INIT
-    if init.is_file() and _DECORATED.search(_text(init, folder.name, failures)):
+    if init.is_file() and _DECORATED.search(_text(init, folder.name, failures).decode("utf-8", "replace")):
         reason = f"a command in the {_INIT} of a folder of skills belongs to no skill; move it to a file beside it"
         failures.append(Failure(folder.name, reason, str(init)))
     for path in _skills(folder):
