@@ -370,7 +370,8 @@ def test_folder_whose_name_is_not_text_is_shown_with_escapes(project: Path) -> N
     except OSError:
         pytest.skip("the file system takes text only")
     done = started(project, "prowess doctor --no-try --project \"$(printf 'caf\\351')\"")
-    assert "caf\\udce9" in done.stdout
+    assert 2 == done.returncode
+    assert "caf\\udce9" in done.stderr
     assert "Traceback" not in done.stderr
 
 

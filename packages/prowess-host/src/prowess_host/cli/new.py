@@ -206,10 +206,12 @@ def _write_all(root: Path, written: Mapping[Path, str]) -> None:
 
 def _make_folder(folder: Path, made: list[Path]) -> None:
     """Make a folder with the missing ones above it, and add each to those that were made."""
-    if not folder.is_dir():
+    if folder.is_dir():
+        return
+    if not folder.parent.exists():
         _make_folder(folder.parent, made)
-        folder.mkdir()
-        made.append(folder)
+    folder.mkdir()
+    made.append(folder)
 
 
 def _say_next(root: Path, skill: str, template: SkillTemplate) -> None:
