@@ -25,11 +25,11 @@ import threading
 import time
 import urllib.parse
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import Annotated, Any, Final, Literal, NotRequired, TypeAlias, TypedDict
+from typing import Annotated, Any, Final, Literal, NamedTuple, NotRequired, TypeAlias, TypedDict
 
 import anyio.to_thread
 from pydantic import Field
@@ -48,6 +48,8 @@ GZIP: Final = 0x1F  # the first byte of a gzip file
 MOST_DEPTH: Final = 1_000  # elements within elements; browsers stop nesting at 512
 MOST_REPORTS: Final = 500_000  # beginnings and ends of elements, and texts: a second or two of work
 MOST_TEXT: Final = 5_000_000  # characters
+MOST_KEPT: Final = 10_000_000  # characters of all long pages together, which are kept for the calls that read on
+KEPT_FOR: Final = timedelta(minutes=10)  # twice the time of cached results, so that a page outlives its first part
 MOST_WORDS: Final = 500  # characters of a title, a type or a reason, which a server may make as long as it likes
 MOST_WAIT: Final = 31_536_000.0  # seconds; what a server says beyond a year means "never"
 USER_AGENT: Final = "prowess-fetch/1.0"
@@ -78,6 +80,21 @@ class Page(TypedDict):
     title: NotRequired[str]
     text: str
     note: NotRequired[str]
+
+
+class Reading(NamedTuple):
+    """The whole text of a page, and when it was read."""
+
+    url: str
+    type: str
+    text: str
+    title: str
+    note: str
+    at: datetime
+
+
+_kept: Final[dict[Hashable, Reading]] = {}
+"""Long pages, the oldest first. Only the event loop uses them."""
 
 
 class Unavailable(SkillError):
@@ -114,23 +131,36 @@ async def get(
         start: The first character to give, to go on with a long page.
         max_chars: How many characters to give at most.
     """
-    exchange = Exchange(Rules.of(settings))
-    try:
-        read = functools.partial(_read, exchange, url, raw=format == "raw", links=links)
-        answer, text, title, note = await anyio.to_thread.run_sync(read, abandon_on_cancel=True)
-    finally:
-        exchange.stop()  # a cancelled call must not leave a thread behind that waits for a server
-    result = Page(url=answer.url, type=answer.type, text=text[start : start + max_chars])
-    if title:
-        result["title"] = _brief(title)
+    rules = Rules.of(settings)
+    wanted = (rules, url, format, links)
+    reading, kept = (_kept_reading(wanted) if start else None), True
+    if reading is None:
+        reading, kept = await _read_page(Exchange(rules), url, raw=format == "raw", links=links), False
+    text = reading.text
+    result = Page(url=reading.url, type=reading.type, text=text[start : start + max_chars])
+    if reading.title:
+        result["title"] = _brief(reading.title)
     notes = _notes(len(text), start, max_chars)
-    if answer.cut:
-        notes.append(f"only the first {len(answer.body):,} bytes of the page were read")
-    if note:
-        notes.append(note)
+    if kept:
+        notes.append(f"the page as it was at {reading.at:%H:%M:%S} UTC, so that its parts fit together")
+    elif start + max_chars < len(text):
+        _keep(wanted, reading)
+    if reading.note:
+        notes.append(reading.note)
     if notes:
         result["note"] = "; ".join(notes)
     return result
+
+
+async def _read_page(exchange: Exchange, url: str, *, raw: bool, links: bool) -> Reading:
+    """The whole page as text."""
+    try:
+        read = functools.partial(_read, exchange, url, raw=raw, links=links)
+        answer, text, title, note = await anyio.to_thread.run_sync(read, abandon_on_cancel=True)
+    finally:
+        exchange.stop()  # a cancelled call must not leave a thread behind that waits for a server
+    cut = f"only the first {len(answer.body):,} bytes of the page were read" if answer.cut else ""
+    return Reading(answer.url, answer.type, text, title, "; ".join(filter(None, [cut, note])), datetime.now(UTC))
 
 
 def _read(exchange: Exchange, url: str, *, raw: bool, links: bool) -> tuple[Answer, str, str, str]:
@@ -148,6 +178,22 @@ def _read(exchange: Exchange, url: str, *, raw: bool, links: bool) -> tuple[Answ
     if text.strip() and not found:
         note = 'the HTML has no text outside of scripts, drawings and frames; format "raw" shows all of it'
     return answer, found, reader.title, "; ".join(filter(None, [reader.note, note]))
+
+
+def _kept_reading(wanted: Hashable) -> Reading | None:
+    """A long page that was read a short while ago."""
+    reading = _kept.get(wanted)
+    if reading is None or datetime.now(UTC) - reading.at > KEPT_FOR:
+        return None
+    return reading
+
+
+def _keep(wanted: Hashable, reading: Reading) -> None:
+    """Keep a long page for the calls that read on. The oldest ones go when there is no room."""
+    _kept.pop(wanted, None)
+    _kept[wanted] = reading
+    while sum(len(each.text) for each in _kept.values()) > MOST_KEPT:
+        del _kept[next(iter(_kept))]
 
 
 def _notes(length: int, start: int, max_chars: int) -> list[str]:

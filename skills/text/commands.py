@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import dataclasses
 import json
 import os
@@ -19,7 +20,7 @@ from pydantic import Field
 
 from prowess import ConfigPaths, Context, Settings, SkillError, skill_command
 
-from .scan import IGNORED, Case, File, Globs, Matches, Query, Unreadable, Walk, opened
+from .scan import IGNORED, Case, File, Globs, Matches, Query, Unreadable, Walk, opened, shown
 
 SCANNER: Final = Path(__file__).with_name("scan.py")
 FILE_BYTES: Final = 2_000_000  # what is larger is data, not text; the setting text.max_file_bytes changes it
@@ -274,9 +275,23 @@ def _text(line: bytes, *, cut: bool) -> tuple[str, bool, bool]:
 
 def _existing(paths: ConfigPaths, path: str) -> Path:
     found = paths.inside(path)
+    if "\N{REPLACEMENT CHARACTER}" in path and not found.exists():
+        found = paths.inside(_meant(found))
     if not found.exists():
         raise SkillError(f"there is no {path!r} in the project; text_find finds files by name")
     return found
+
+
+def _meant(path: Path) -> Path:
+    """The path whose names, which are not UTF-8, are shown like those of this path, if there is exactly one."""
+    here = Path(path.anchor)
+    for part in path.parts[1:]:
+        alike: list[str] = []
+        if not (here / part).exists():
+            with contextlib.suppress(OSError):
+                alike = [each.name for each in here.iterdir() if shown(each.name) == part]
+        here /= alike[0] if len(alike) == 1 else part
+    return here
 
 
 def _ignored(settings: Settings) -> frozenset[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import re
 import shutil
 import socket
 import ssl
@@ -370,12 +371,28 @@ async def test_long_page_is_read_in_parts(online: Any, web: Web):
     web.replies["/"] = Reply("0123456789")
     async with online() as opened:
         begin = await opened.ok("fetch.get", url=web.base, max_chars=6)
+        web.replies["/"] = Reply("something else")
         end = await opened.ok("fetch.get", url=web.base, max_chars=6, start=6)
         beyond = await opened.ok("fetch.get", url=web.base, start=10)
+        anew = await opened.ok("fetch.get", url=web.base, max_chars=8)
 
     assert ("012345", "the page has 10 characters: go on with start=6") == (begin["text"], begin["note"])
-    assert ("6789", None) == (end["text"], end.get("note"))
-    assert ("", "the page has only 10 characters") == (beyond["text"], beyond["note"])
+    assert "6789" == end["text"]
+    assert re.fullmatch(r"the page as it was at \d\d:\d\d:\d\d UTC, so that its parts fit together", end["note"])
+    assert ("", True) == (beyond["text"], beyond["note"].startswith("the page has only 10 characters; the page as it"))
+    assert "somethin" == anew["text"]
+    assert 2 == len(web.asked)
+
+
+async def test_long_pages_are_kept_for_a_while_and_within_bounds(fetch_module: ModuleType):
+    """The oldest one goes first, and none is shown as if it were new."""
+    keep, kept, now = fetch_module._keep, fetch_module._kept_reading, datetime.now(UTC)
+    page = fetch_module.Reading("u", "text/plain", "x" * (fetch_module.MOST_KEPT // 2), "", "", now)
+    for name in ("a", "b", "a", "c"):
+        keep(name, page)
+    assert [True, False, True] == [kept(name) is page for name in ("a", "b", "c")]
+    keep("old", page._replace(text="x", at=now - fetch_module.KEPT_FOR - timedelta(seconds=1)))
+    assert None is kept("old")
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -248,6 +248,11 @@ async def test_strange_file_names_do_no_harm(project: Any, root: Path):
     async with project() as opened:
         assert [("odd\ufffd.txt", 1, "hit")] == found(await opened.ok("text.search", pattern="hit"))
         assert "odd\ufffd.txt" == (await opened.ok("text.find", glob="*.txt"))["files"][0]["path"]
+        assert "hit" == (await opened.ok("text.read", file="odd\ufffd.txt"))["text"]
+        assert 1 == len(found(await opened.ok("text.search", pattern="hit", path="odd\ufffd.txt")))
+        write(root, **{os.fsdecode(b"odd\xfe.txt"): "other"})
+        assert "there is no" in await opened.failed("text.read", file="odd\ufffd.txt")  # it could be either
+        assert "there is no" in await opened.failed("text.read", file="none/odd\ufffd.txt")
 
 
 async def test_folder_that_cannot_be_opened_is_noted(scan_module: ModuleType, root: Path):

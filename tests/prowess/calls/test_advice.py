@@ -56,6 +56,12 @@ def test_a_missing_module_says_in_which_python_and_how_to_add_it(
     assert f"`uv pip install --python {python} {distribution}`" in advice(error)
 
 
+def test_an_encoding_error_of_the_author_s_own_code_has_nothing_to_do_with_its_file():
+    """Only what Python says about a source file does."""
+    for do in (b"\xff".decode, lambda: compile("\0", "x", "exec")):
+        assert "" == advice(raised(do))
+
+
 @pytest.mark.parametrize("line", ["import json.nothing", "import xml.nothing"])
 def test_a_module_inside_a_package_is_nothing_to_install(line: str):
     """The package itself is there, or it is no package of anybody."""

@@ -20,6 +20,16 @@ def test_a_name_that_two_claim_is_nobodys() -> None:
     assert [1, None] == [clash.line for clash in found.clashes]
 
 
+def test_an_alias_also_works_as_clients_would_write_it() -> None:
+    """A client that has listed `b.ok` as `b_ok` calls it so after its command was renamed. A claim of the name comes first."""
+    one, two = contract("a", "one", "b.ok", "c.d.e"), contract("c", "d_e")
+    found = assign([one, two], (), Path("/p"))
+    assert (one, one, two) == (found.contracts["b.ok"], found.contracts["b_ok"], found.contracts["c_d_e"])
+    assert () == found.clashes
+    both = assign([contract("a", "one", "x.y_z"), contract("b", "one", "x_y.z")], (), Path("/p"))
+    assert ("x_y_z" in both.contracts, both.clashes) == (False, ())
+
+
 def test_skills_that_yield_take_no_name_from_others() -> None:
     """They lose the name, and so does everybody who claims it with several others."""
     trusted, greedy = contract("a", "one"), contract("b", "two", "a_one", "a.one")

@@ -94,6 +94,9 @@ class Options(Base):
     d: typing_extensions.ReadOnly[typing.Required[Later]]
 
 
+T = typing.TypeVar("T")
+
+
 class OldOptions(typing.TypedDict, total=False):
     a: typing.Required[int]
     b: str
@@ -122,6 +125,34 @@ def test_an_unpacked_typed_dict_stands_for_parameters(unpack: Any, options: Any)
 
 class Later(BaseModel):
     x: int
+
+
+class Page(typing.TypedDict, typing.Generic[T], total=False):
+    first: typing.Required[T]
+    more: "list[T] | None"
+    note: Annotated[T, "a note"]
+    size: int
+
+
+@pytest.mark.parametrize(("page", "item"), [(Page[int], int), (Page, T)])
+def test_type_variables_of_an_unpacked_typed_dict_are_replaced(page: Any, item: Any):
+    """Without a type for them, they stay."""
+
+    def function(**more) -> None: ...
+
+    function.__annotations__["more"] = typing.Unpack[page]
+    assert [item, list[item] | None, Annotated[item, "a note"], int] == annotations(function)
+
+
+@pytest.mark.parametrize("other", [int, Later, dict[str, int]])
+def test_only_a_typed_dict_can_be_unpacked(other: Any):
+    """Anything else has no keys, and a number would be a command without parameters."""
+
+    def function(**more) -> None: ...
+
+    function.__annotations__["more"] = typing.Unpack[other]
+    with pytest.raises(SchemaError, match="only a TypedDict can be unpacked into parameters; write the type without"):
+        read(declared(function))
 
 
 def test_a_key_of_an_unpacked_typed_dict_has_to_resolve():

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from prowess.errors import SettingsError
-from prowess.settings.files import Written, is_configured
+from prowess.settings.files import Written, is_configured, read_toml
 from prowess.settings.keys import OwnSettings, RetrySettings, own_keys
 from prowess.settings.limits import Limits
 from prowess.settings.settings import Settings
@@ -86,6 +86,16 @@ def test_a_pyproject_without_our_table_is_no_settings(tmp_path: Path, text: str)
     """A stranger's pyproject.toml is left alone, and not even parsed where it never mentions Prowess."""
     (tmp_path / "pyproject.toml").write_text(text)
     assert load(tmp_path).config_file is None
+
+
+def test_another_toml_file_is_read_like_those_of_settings(tmp_path: Path):
+    """Also with a byte order mark; a broken one is named."""
+    file = tmp_path / "other.toml"
+    file.write_text("\ufeffx = 1\n")
+    assert {"x": 1} == read_toml(file)
+    file.write_text("x")
+    with pytest.raises(SettingsError, match=r"other\.toml:1: not valid TOML"):
+        read_toml(file)
 
 
 def test_two_configuration_files_are_refused(tmp_path: Path):

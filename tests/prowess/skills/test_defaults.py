@@ -15,6 +15,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 import pytest
 from pydantic import (
     AfterValidator,
+    Base64Bytes,
+    Base64Str,
     BaseModel,
     BeforeValidator,
     DirectoryPath,
@@ -235,6 +237,16 @@ class Simple(BaseModel):
     made: list[int] = []
 
 
+class Encoded(BaseModel):
+    text: Base64Str = "hi"
+
+
+class Inner(BaseModel):
+    text: Base64Str = "hi"
+    other: Base64Str | None = Field("ho")
+    plain: str = "aGk="
+
+
 class Closed(BaseModel, extra="forbid"):
     n: int = 1
 
@@ -252,6 +264,12 @@ class Closed(BaseModel, extra="forbid"):
         (Json[list[int]], [1], None),
         (SecretStr, SecretStr("x"), None),
         (dict[int, set[str]], {1: {"b", "a"}}, {"1": ["a", "b"]}),
+        (Base64Str, "hi", "aGk="),
+        (Base64Str | None, "hi", "aGk="),
+        (Base64Str | None, None, None),
+        (Base64Bytes, b"hi", "aGk="),
+        (list[Base64Str], ["hi"], None),
+        (Encoded, Encoded(text="b2g="), {"text": "b2g="}),
     ],
 )
 async def test_a_default_is_shown_if_a_client_can_send_it(entry: Any, annotation: Any, default: Any, shown: Any):
@@ -261,6 +279,17 @@ async def test_a_default_is_shown_if_a_client_can_send_it(entry: Any, annotation
     assert {"x": default} == ready.plan.defaults
     if shown is not None:
         assert {"x": default} == ready.plan.reader.from_json({"x": shown})
+
+
+def test_a_default_inside_a_type_is_shown_as_clients_send_it(entry: Any):
+    """As a text in base64, like the default of a parameter."""
+
+    def run(x: Inner, y: Annotated[Base64Str, Field("hi")]): ...
+
+    schema = entry(run).contract.input_schema
+    inner = schema["$defs"]["Inner"]["properties"] if "$defs" in schema else schema["properties"]["x"]["properties"]
+    assert ["aGk=", "aG8=", "aGk="] == [inner[name]["default"] for name in ("text", "other", "plain")]
+    assert "aGk=" == schema["properties"]["y"]["default"]
 
 
 @pytest.mark.parametrize("options", [{}, {"retry_on": ValueError, "max_attempts": 2}], ids=["plain", "retried"])

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from prowess import Catalog, Runtime
-from prowess.skills.discovery import candidates, survey
+from prowess.skills.discovery import candidates, is_reserved, survey
 
 COMMAND = "from prowess import skill_command\n@skill_command\ndef run() -> int:\n    return 1\n"
 
@@ -45,6 +47,55 @@ async def test_folder_is_a_skill(tmp_path: Path) -> None:
     assert ["notes.deep", "notes.run"] == await ids(tmp_path)
 
 
+async def test_init_file_of_a_folder_skill_is_one_of_its_files(tmp_path: Path) -> None:
+    """A folder skill is a package, and many people begin with its `__init__.py`. Further private files are helpers."""
+    for place, name in (("", "top"), ("scripts/", "deep"), ("scripts/a/", "deeper")):
+        write(tmp_path, f"skills/notes/{place}__init__.py", text=COMMAND.replace("run", name))
+    write(tmp_path, "skills/notes/_helper.py", "skills/notes/other.py")
+
+    assert ["notes.deep", "notes.deeper", "notes.run", "notes.top"] == await ids(tmp_path)
+    assert tmp_path / "skills/notes/__init__.py" in candidates([tmp_path / "skills"])
+    async with Runtime.open(tmp_path) as runtime:
+        assert 1 == (await runtime.call("notes.deep", {})).value
+
+
+async def test_module_and_folder_of_one_name_are_reported(tmp_path: Path) -> None:
+    """Python would import one of them, and the commands of the other would be missing."""
+    write(tmp_path, "skills/notes/scripts/a.py", "skills/notes/scripts/a/__init__.py")
+    found = await catalog(tmp_path)
+
+    assert ["notes.run"] == [contract.id for contract in found]
+    (failure,) = found.failures
+    assert "a.py beside its folder is the same module; rename one" == failure.reason
+    assert str(tmp_path / "skills/notes/scripts/a/__init__.py") == failure.file
+
+
+async def test_command_in_the_init_file_of_the_folder_of_skills_is_reported(tmp_path: Path) -> None:
+    """It belongs to no skill. A file that mentions Prowess in its docstring is no failure."""
+    write(tmp_path, "skills/ok.py", "more/ok2.py")
+    write(tmp_path, "skills/__init__.py", text='"""Our skills: see prowess and @skill_command."""\n')
+    write(tmp_path, "more/__init__.py")
+    found = await catalog(tmp_path, skills=["skills", "more"])
+
+    assert ["ok.run", "ok2.run"] == [contract.id for contract in found]
+    (failure,) = found.failures
+    assert ("more", str(tmp_path / "more/__init__.py")) == (failure.source, failure.file)
+    assert "move it to a file beside it" in failure.reason
+
+
+@pytest.mark.parametrize("text", [COMMAND.encode("utf-16"), COMMAND.encode("utf-32"), bytes(100)])
+async def test_file_with_nul_bytes_is_a_failure(tmp_path: Path, text: bytes) -> None:
+    """As editors save in UTF-16, and as a crash of the system may leave files. The mention of Prowess is not legible there."""
+    write(tmp_path, "skills/ok.py")
+    (tmp_path / "skills/wide.py").write_bytes(text)
+    found = await catalog(tmp_path)
+
+    assert ["ok.run"] == [contract.id for contract in found]
+    (failure,) = found.failures
+    assert str(tmp_path / "skills/wide.py") == failure.file
+    assert failure.reason.endswith("null bytes. The file is not text in UTF-8: save it in that encoding")
+
+
 async def test_folder_of_the_agent_skills_format_needs_no_python(tmp_path: Path) -> None:
     """A `SKILL.md` alone is no failure."""
     write(tmp_path, "skills/prose/SKILL.md", text="# prowess")
@@ -76,6 +127,12 @@ async def test_what_is_no_skill_is_passed_over(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "skills/pipe.py")
 
     assert [] == await ids(tmp_path)
+
+
+def test_names_of_tests_and_tools_are_reserved() -> None:
+    """`prowess new` would make a skill that nobody finds."""
+    reserved = ["test_x", "x_test", "conftest", "setup", "tests", "venv", "node_modules"]
+    assert reserved == [name for name in [*reserved, "orders", "testing", "latest"] if is_reserved(name)]
 
 
 async def test_skill_name_must_be_able_to_stand_in_an_id(tmp_path: Path) -> None:

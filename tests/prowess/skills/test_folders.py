@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 from typing import cast
 
 import pytest
 
 from prowess.skills import folders as tree
+from prowess.skills.discovery import survey
 from prowess.skills.folders import walk
 
 
@@ -92,3 +94,17 @@ def test_what_cannot_be_looked_at_is_left_out(tmp_path: Path, monkeypatch: pytes
             raise PermissionError
 
     assert not tree._is_folder(cast("os.DirEntry[str]", Unknown()))
+
+
+def test_folders_that_cannot_be_opened_for_lack_of_files_are_not_empty(tmp_path: Path) -> None:
+    """All skills would seem to be gone."""
+    (tmp_path / "skills/a/scripts").mkdir(parents=True)
+    (tmp_path / "skills/a/x.py").write_text("import prowess\n")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for look in (lambda: walk(str(tmp_path / "skills"), everything), lambda: survey([tmp_path / "skills"])):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+        try:
+            with pytest.raises(OSError, match="open files"):
+                look()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)

@@ -76,6 +76,15 @@ async def test_alias_loads_what_it_takes(tmp_path: Path) -> None:
     async with Runtime.open(tmp_path) as runtime:
         assert 1 == await value(runtime, "search.web")
         assert 1 == await value(runtime, "search/web")
+        assert 1 == await value(runtime, "search_web")
+
+
+async def test_wire_form_of_an_alias_waits_for_the_skill_that_may_have_the_name(tmp_path: Path) -> None:
+    """A command that is not loaded yet keeps its name on the wire, which other skills' aliases do not take."""
+    write(tmp_path, a=skill(options="(aliases=['b.c.d'])"), b=skill("return 'b'", name="c_d"))
+    async with Runtime.open(tmp_path) as runtime:
+        assert 1 == await value(runtime, "a.run")
+        assert "b" == await value(runtime, "b_c_d")
 
 
 async def test_wire_name_of_the_settings_loads_only_its_skill(tmp_path: Path) -> None:
@@ -148,6 +157,7 @@ async def test_file_that_is_not_utf8_is_a_failure(tmp_path: Path) -> None:
     (tmp_path / "skills/bad.py").write_bytes(b"import prowess\nx = '\xff'\n")
     async with Runtime.open(tmp_path) as runtime:
         assert [("bad", "bad.py")] == [item[:2] for item in places(runtime)]
+        assert "The file is not text in UTF-8: save it in that encoding" in failures(runtime)[0].reason
 
 
 async def test_broken_helper_is_named_at_its_own_line(tmp_path: Path) -> None:

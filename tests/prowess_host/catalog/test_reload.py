@@ -104,6 +104,25 @@ async def test_add_rename_delete(project: Path):
         assert ["t_version", "t_wait"] == await host.tools()
 
 
+async def test_a_save_of_the_init_file_of_a_folder_skill_shows(project: Path):
+    """It may have commands. In another encoding it breaks, and its last good version stays."""
+    (project / "skills/notes").mkdir()
+    async with inside(project) as host:
+        assert "one" == await host.text("t_version")
+        write_skill(project, "notes/__init__.py", ONE)
+        await host.noted(CHANGED)
+        await serving(host, "notes_version", "one")
+        write_skill(project, "notes/__init__.py", ONE.replace("one", "two"))
+        await serving(host, "notes_version", "two")
+        file = project / "skills/notes/__init__.py"
+        file.write_bytes(file.read_text().replace("two", "three").encode("utf-16"))
+        await until(lambda: "save it in that encoding" in host.stderr)
+        assert "prowess_diagnostics" in await host.tools()
+        assert "two" == await host.text("notes_version")
+        file.write_text(file.read_bytes().decode("utf-16"))
+        await serving(host, "notes_version", "three")
+
+
 async def test_an_edit_that_no_client_can_see_is_not_told(project: Path):
     """The new code runs all the same."""
     async with inside(project) as host:
@@ -250,6 +269,20 @@ async def test_a_skills_folder_may_come_later_go_and_come_back(tmp_path: Path):
         assert "two" == await host.text("t_version")
         write_skill(tmp_path, "t.py", ONE)
         await host.noted(CHANGED, 4)
+
+
+async def test_a_folder_without_commands_is_told_on_stderr(tmp_path: Path):
+    """Once, until the last skill is gone: a client in the wrong folder would only miss its tools."""
+    told = f"There are no commands in the project {tmp_path}. Folders that were searched: {tmp_path / 'skills'}"
+    async with inside(tmp_path) as host:
+        await until(lambda: f"{told} (there is no such folder)" in host.stderr)
+        assert ["prowess_diagnostics"] == await host.tools()
+        (tmp_path / "skills").mkdir()
+        write_skill(tmp_path, "t.py", ONE)
+        await serving(host, "t_version", "one")
+        assert 1 == host.stderr.count(told)
+        (tmp_path / "skills/t.py").unlink()
+        await until(lambda: 2 == host.stderr.count(told))
 
 
 async def test_folders_that_the_settings_or_a_plugin_name_later_are_watched(project: Path):

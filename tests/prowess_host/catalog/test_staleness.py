@@ -41,6 +41,14 @@ async def test_alias_that_is_the_id_of_a_skill_not_yet_imported_takes_no_call_aw
         assert "b" == await host.text("b_say")
 
 
+async def test_alias_is_called_as_the_client_would_write_it(project: Path):
+    """A client that has listed the tools before a command was renamed knows only its name on the wire."""
+    other = "\n@skill_command(aliases=['a.former'])\ndef other() -> str:\n    return 'other'\n"
+    write_skill(project, "a.py", noting(project, "a") + other)
+    async with inside(project) as host:
+        assert ["other"] * 2 == [await host.text(name) for name in ("a_former", "a.former")]
+
+
 @pytest.mark.skipif(sys.platform == "darwin", reason="its file system has no such names")
 @pytest.mark.parametrize("text", ["x = 1", "import prowess"])
 async def test_file_whose_name_is_no_text_hides_no_skill(project: Path, text: str):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import resource
 import sys
 import threading
 import time
@@ -177,3 +178,40 @@ async def test_what_befalls_one_poll_hides_no_later_save(root: Path, monkeypatch
     (root / "skills/a.py").write_text("new")
     await watched[0].changed()
     await watched[0].stop()
+
+
+async def test_a_process_that_can_open_no_files_says_so_and_catches_up(
+    root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """Folders that cannot be listed are not empty: no save is lost, and none seems to be one."""
+    monkeypatch.setitem(sys.modules, "watchfiles", None)
+    monkeypatch.setattr(watcher, "_PAUSE", 0.01)
+    watched, limits = Watched(root), resource.getrlimit(resource.RLIMIT_NOFILE)
+    file = os.open(root / "skills/a.py", os.O_WRONLY)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+    try:
+        await until(lambda: "saves are not noticed at the moment: [Errno 24]" in caplog.text)
+        os.write(file, b"newer")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        os.close(file)
+    await watched.changed()
+    await watched.stop()
+    assert {str(root / "skills/a.py")} == watched.noticed
+    assert 1 == caplog.text.count("`ulimit -n`")
+
+
+async def test_after_a_first_look_that_failed_everything_counts_as_changed(root: Path, monkeypatch: pytest.MonkeyPatch):
+    """What was saved before the next one is not known."""
+    below, mishaps = watcher._below, [OSError(errno.EIO, "a mishap")]
+
+    def listed(folders: Any) -> Any:
+        if mishaps:
+            raise mishaps.pop()
+        return below(folders)
+
+    monkeypatch.setattr(watcher, "_below", listed)
+    watched = Watched(root)
+    await watched.changed()
+    await watched.stop()
+    assert str(root / "skills/a.py") in watched.noticed

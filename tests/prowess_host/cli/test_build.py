@@ -126,8 +126,14 @@ def test_wrong_use_is_told(project: Path, capsys: pytest.CaptureFixture[str]) ->
     (project / "there").touch()
     assert 2 == run(["build", "--output", "there/catalog.json"])
     assert "cannot be written" in capsys.readouterr().err
-    assert 2 == run(["build", "--set", "python=/nowhere/python"])
-    assert "prowess: " in capsys.readouterr().err
+
+
+def test_project_that_cannot_be_loaded_has_the_exit_code_of_other_commands(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The line was right, and may work later."""
+    assert 1 == run(["build", "--set", "python=/nowhere/python"])
+    assert "prowess: the project cannot be loaded: " in capsys.readouterr().err
 
 
 def test_file_may_stand_elsewhere(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

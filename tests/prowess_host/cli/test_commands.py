@@ -79,15 +79,20 @@ def test_list_as_json_has_the_contracts(project: Path) -> None:
 
 
 def test_list_of_nothing_says_what_to_do(tmp_path: Path) -> None:
-    """It names the project and the folders that were searched, and is no success."""
+    """It names the project and the folders that were searched, and is no success. A folder that is no project is wrong use."""
     code, shown, told = prowess(tmp_path, "list")
-    assert (1, "") == (code, shown)
+    assert (2, "") == (code, shown)
     assert f"There are no commands in the project {tmp_path}" in told
     assert f"{tmp_path / 'skills'} (there is no such folder)" in told
     assert "prowess new --project" in told
-    assert 1 == prowess(tmp_path, "list", "--json")[0]
+    assert [2, 2, 2] == [
+        prowess(tmp_path, *words)[0] for words in (["list", "--json"], ["call", "a.b"], ["show", "a.b"])
+    ]
     (tmp_path / "skills").mkdir()
     assert "no such folder" not in prowess(tmp_path, "list")[2]
+    assert [1, 1, 1] == [
+        prowess(tmp_path, *words)[0] for words in (["list", "--json"], ["call", "a.b"], ["show", "a.b"])
+    ]
 
 
 @pytest.mark.parametrize("folder", ["/nonexistent/folder", "prowess.toml"])
@@ -141,9 +146,10 @@ def test_call_as_json_gives_the_payload(project: Path) -> None:
     assert {"sum": 3} == json.loads(one)["structuredContent"] == json.loads(other)["structuredContent"]
 
 
-def test_project_that_cannot_be_loaded_is_told(project: Path) -> None:
-    """In one line, and not as a traceback of ours."""
-    code, _, told = prowess(project, "list", "--set", "python=/nowhere/python")
+@pytest.mark.parametrize("words", [["list"], ["call", "tools.add"], ["build"], ["check"], ["package"]], ids="-".join)
+def test_project_that_cannot_be_loaded_is_told(project: Path, words: list[str]) -> None:
+    """In one line, and not as a traceback of ours; with one exit code."""
+    code, _, told = prowess(project, *words, "--set", "python=/nowhere/python")
     assert 1 == code
     assert "the project cannot be loaded" in told
     assert "Traceback" not in told
@@ -364,7 +370,8 @@ def test_folder_whose_name_is_not_text_is_shown_with_escapes(project: Path) -> N
     except OSError:
         pytest.skip("the file system takes text only")
     done = started(project, "prowess doctor --no-try --project \"$(printf 'caf\\351')\"")
-    assert "caf\\udce9" in done.stdout
+    assert 2 == done.returncode
+    assert "caf\\udce9" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import subprocess
 import sys
 from itertools import pairwise
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import click
 import pytest
+import shell
 from patience import PATIENCE
 
 from prowess_host.cli import commands
@@ -203,6 +205,47 @@ def test_folder_that_is_no_project_is_named(
     told = capsys.readouterr().err
     assert f"prowess: {tmp_path} is not a project" in told
     assert "prowess new --project" in told
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="its file system has no such names")
+@pytest.mark.parametrize(
+    "words", [["list"], ["connect", "zed"], ["new", "--project"], ["host"]], ids=lambda words: words[0]
+)
+def test_a_project_in_a_folder_whose_name_is_no_text_is_refused(words: list[str], tmp_path: Path) -> None:
+    """No client and no worker could get its path, and the message was about JSON."""
+    folder = tmp_path / os.fsdecode(b"odd\xff")
+    folder.mkdir()
+    (folder / "skills").mkdir()
+    project = [str(folder)] if words[0] == "new" else ["--project", str(folder)]
+    done = shell.prowess(*words, *project)
+    assert 2 == done.returncode
+    assert "the path of a project must be Unicode text: rename " in done.stderr
+    assert [folder / "skills"] == list(folder.iterdir())
+
+
+def test_a_name_that_python_reads_as_ascii_is_told_with_the_way_out(tmp_path: Path) -> None:
+    """The locale of a client may leave Python no UTF-8. What needs no such name in a file works."""
+    project = tmp_path / "prüf"
+    (project / "skills").mkdir(parents=True)
+    (project / "skills/t.py").write_text("from prowess import skill_command\n@skill_command\ndef go(): ...\n")
+    narrow = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "HOME": str(tmp_path)}
+    for words, code in (
+        (["list"], 0),
+        (["build"], 0),
+        (["connect", "zed", "--no-try"], 2),
+        (["package", "--name", "x"], 2),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", MAIN, *words],
+            env={**os.environ, **narrow},
+            cwd=project,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert code == done.returncode, done.stderr
+        assert "Traceback" not in done.stderr
+        assert ("set PYTHONUTF8=1" in done.stderr) is (code == 2)
 
 
 @pytest.mark.parametrize(

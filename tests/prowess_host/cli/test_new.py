@@ -95,6 +95,9 @@ def test_nothing_is_overwritten(empty: Path, capsys: pytest.CaptureFixture[str])
         ("Über", "how about 'uber'?"),
         ("../x", "how about 'x'?"),
         ("x.py", "'x'"),
+        ("test_orders", "belongs to tests and tools"),
+        ("conftest", "belongs to tests and tools"),
+        ("tests", "belongs to tests and tools"),
     ],
 )
 def test_names_are_checked(name: str, told: str, empty: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,6 +120,20 @@ def test_folder_has_a_name_that_agents_accept(
     assert 0 == run(["call", f"{slug}.greet", "name=Ada"])
     assert 0 == run(["doctor"])
     assert "must be the same" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [["--project"], ["orders"]], ids=["project", "skill"])
+def test_all_files_are_made_or_none(words: list[str], empty: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A second try, after what was in the way is gone, would find half of the files."""
+    if words == ["orders"]:
+        (empty / "prowess.toml").touch()
+    (empty / "tests").touch()
+    before = sorted(empty.rglob("*"))
+    assert 2 == run(["new", *words])
+    assert f"{empty / 'tests'}: cannot be written" in capsys.readouterr().err
+    assert before == sorted(empty.rglob("*"))
+    (empty / "tests").unlink()
+    assert 0 == run(["new", *words])
 
 
 def test_skill_needs_a_project(empty: Path, capsys: pytest.CaptureFixture[str]) -> None:

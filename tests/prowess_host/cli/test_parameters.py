@@ -58,6 +58,27 @@ def test_words_become_values_of_the_type_that_a_reference_names(expected: dict[s
     assert expected == read(*words)
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("when", ["when=1", "when=2"]),
+        ("when", ["when=1", "--when", "1"]),
+        ("when", ['{"when": 1}', "when=2"]),
+        ("when", ["when=1", '{"when": 2}']),
+        ("when", ['{"when": 1, "when": 2}']),
+        ("dry_run", ["--dry-run", "--no-dry-run"]),
+        ("either", ["either=a", 'either=["b"]']),
+        ("either", ['either=["b"]', "either=a"]),
+        ("either", ['either=["b"]', 'either=["c"]']),
+        ("either", ["either=true", "either=a"]),
+    ],
+)
+def test_an_argument_that_is_given_twice_is_refused(name: str, words: list[str]):
+    """The last one would win, and nobody would notice a slip."""
+    with pytest.raises(ArgumentError, match=f"{name} is given twice; give it once"):
+        read(*words)
+
+
 def test_an_option_that_no_parameter_has_is_refused_with_a_guess():
     """It would otherwise wait for a value."""
     with pytest.raises(ArgumentError, match=r't\.x has no parameter --plase; did you mean "--place"'):

@@ -210,6 +210,7 @@ def test_a_difference_is_shown(used: Path):
     name = id_of(used, "t.read")
     done = prowess(used, "replay", name, f"path={used / 'prowess.toml'}")
     assert "-first\n-second\n+cache_dir" in done.stdout
+    assert "rows is given twice" in prowess(used, "replay", id_of(used, "t.table"), "rows=3", "rows=4").stderr
     told = json.loads(prowess(used, "replay", id_of(used, "t.table"), "rows=3", "--json").stdout)
     assert {"rows": 3} == told["after"]["arguments"]
     assert '+    "row": 2' in told["difference"]

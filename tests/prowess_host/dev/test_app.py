@@ -229,6 +229,8 @@ async def test_calls_of_others_are_heard_as_they_happen(page: Page):
         assert "cancelled" == (await heard("call"))["kind"]
     async with page.events(**{"last-event-id": "0"}) as heard:
         assert "cancelled" == (await heard("call"))["kind"]
+    async with page.events(**{"last-event-id": "9" * 5000}) as heard:
+        await heard("state")
 
 
 async def test_a_call_ends_when_nobody_waits_for_it(page: Page):

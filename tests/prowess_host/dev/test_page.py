@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -67,6 +68,11 @@ SKILL = """
     @skill_command
     def fail(why: str) -> None:
         raise ValueError(why)
+
+    @skill_command
+    def exact(number: int = 0, constructor: str = "", __proto__: str = "") -> list[dict[str, int | str]]:
+        '''Go <img src=x onerror="document.title = 'run'"><script>document.title = 'run'</script>'''
+        return [{"number": number, "next": number + 1}, {"constructor": constructor, "__proto__": __proto__}]
 """
 
 
@@ -139,6 +145,48 @@ def test_arguments_can_be_written_as_json(browser: Browser):
     browser.type("#raw", '{"pattern": "go", "limit": 1}')
     browser.click("#form .primary")
     browser.until_text("#command-result", "go 0")
+
+
+BIG = 9007199254740993
+"""The first integer that JavaScript has no number for."""
+
+
+def test_numbers_and_names_arrive_as_they_are_typed(browser: Browser):
+    """An id of 64 bits keeps its digits, and a parameter may be called like something that every object of JavaScript has."""
+    browser.click("#commands button", "t.exact")
+    assert ["", "", ""] == browser.run(
+        "return [...document.querySelectorAll('#fields input')].map((each) => each.value)"
+    )
+    for index, text in enumerate((str(BIG), "driver", "proto")):
+        browser.type(f"#field-{index}", text)
+    browser.click("#form .primary")
+    browser.until_text("#command-result", f"{BIG + 1}")
+    table = browser.run("return [...document.querySelectorAll('#command-result td')].map((each) => each.innerText)")
+    assert [str(BIG), str(BIG + 1), "", "", "", "", "driver", "proto"] == table
+    browser.until_text("#calls", f'"number": {BIG}')
+    browser.click("#as-json")
+    typed = json.loads(browser.run("return document.querySelector('#raw').value"))
+    assert {"number": BIG, "constructor": "driver", "__proto__": "proto"} == typed
+    browser.click("#as-json")
+    assert str(BIG) == browser.run("return document.querySelector('#field-0').value")
+
+
+def test_text_of_a_skill_is_never_html(browser: Browser):
+    """Whatever the docstring says."""
+    browser.click("#commands button", "t.exact")
+    browser.until_text("#command-description", """<img src=x onerror="document.title = 'run'"><script>""")
+    assert "project · prowess dev" == browser.run("return document.title")
+    assert not browser.run("return document.querySelector('main img')")
+
+
+def test_arguments_with_a_slip_are_not_lost_on_the_way_to_the_form(browser: Browser):
+    """The other view could not show them."""
+    browser.click("#commands button", "t.search")
+    browser.click("#as-json")
+    browser.run("document.querySelector('#raw').value = '{\"pattern\": '")
+    browser.click("#as-json")
+    browser.until_text("#form-error", "The arguments are not valid")
+    assert '{"pattern": ' == browser.run("return document.querySelector('#raw').value")
 
 
 def test_an_image_is_shown(browser: Browser):
@@ -341,7 +389,7 @@ def test_the_terminal_shows_the_same_as_text(tmp_path: Path):
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
     ) as process:
         assert process.stdout is not None
-        assert "8 commands: t.ask, t.fail, t.login" in process.stdout.readline()
+        assert "9 commands: t.ask, t.exact, t.fail, t.login" in process.stdout.readline()
         subprocess.run(
             [*PROWESS, "call", "t.fail", "why=nothing"], cwd=root, capture_output=True, timeout=PATIENCE, check=False
         )
@@ -355,6 +403,30 @@ def test_the_terminal_shows_the_same_as_text(tmp_path: Path):
         assert "everything loads again" in process.stdout.readline()
         process.send_signal(signal.SIGINT)
         assert 130 == process.wait(PATIENCE)
+
+
+def test_the_text_ends_when_nobody_reads_it(tmp_path: Path):
+    """As in `| head -1`, at the next change. The failure of a notification was a traceback, and the command stayed."""
+    root = make_project(tmp_path, t=SKILL)
+    with subprocess.Popen(
+        [*PROWESS, "dev", "--plain"], cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert "9 commands" in process.stdout.readline()
+        process.stdout.close()
+        write_skill(root, "bad.py", "\n1 / 0\n")
+        assert 141 == process.wait(PATIENCE)
+        assert "Traceback" not in process.stderr.read()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has this device")
+def test_an_output_without_space_is_not_blamed_on_the_port(dev: Served):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*PROWESS, "dev", "--no-browser"], cwd=dev.root, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (2, True) == (done.returncode, "the output: No space left on device" in done.stderr)
 
 
 def test_a_taken_port_is_a_wrong_use(dev: Served):

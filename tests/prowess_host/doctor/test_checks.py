@@ -28,6 +28,14 @@ async def test_empty_project_is_told_what_to_do_next(root: Path) -> None:
     assert "prowess connect CLIENT" == told["connected to no client"].remedy
 
 
+async def test_cache_folder_that_is_a_file_is_a_warning(root: Path) -> None:
+    (root / "cache").touch()
+    told = [finding for finding in await found(root) if finding.area == "manifest"]
+
+    assert ["warning", "note"] == [finding.level for finding in told]
+    assert f"the cache folder {root / 'cache/prowess'} cannot be written" in told[0].message
+
+
 async def test_variable_of_another_program_is_a_warning(root: Path) -> None:
     warnings = [finding for finding in await found(root, PROWESS_HOME="/x") if finding.area == "settings"]
 

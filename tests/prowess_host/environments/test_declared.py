@@ -82,6 +82,16 @@ def test_what_cannot_be_read_says_why(tmp_path: Path, text: str, why: str):
         declared_by(file(tmp_path, text))
 
 
+def test_files_of_windows_are_read_or_named(tmp_path: Path):
+    """A byte order mark is no part of the first requirement. UTF-16, as PowerShell redirects output, is a failure."""
+    source = folder(tmp_path, requirements__txt="\ufeffone\n", x__py="")
+    assert ("one",) == needs(source).dependencies
+    (source.path / "requirements.txt").write_bytes("one\n".encode("utf-16"))
+    with pytest.raises(NeedsError, match="not text in UTF-8: save it in that encoding"):
+        declared_by(source)
+    assert ("one",) == needs(file(tmp_path, "\ufeff" + block('dependencies = ["one"]'))).dependencies
+
+
 def test_a_folder_says_it_in_its_files(tmp_path: Path):
     """The first of these counts: `pyproject.toml` with a project, `requirements.txt`, the blocks."""
     for name in ("a", "b", "c", "d", "e"):

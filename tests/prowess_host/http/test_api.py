@@ -56,6 +56,11 @@ def test_what_is_no_envelope_is_answered_as_one(web: Web) -> None:
     assert 422 == valid(web.ask("POST", "/v1/invoke", b"{", JSON))["status"]["http"]
     assert 422 == valid(web.ask("POST", "/v1/invoke", {"id": "7"}, JSON))["status"]["http"]
     assert 415 == web.ask("POST", "/v1/invoke", envelope("t.echo"), {"Content-Type": "text/plain"}).status
+    packed = web.ask("POST", "/v1/invoke", envelope("t.echo"), {**JSON, "Content-Encoding": "gzip"})
+    assert (415, "identity") == (packed.status, packed.headers["accept-encoding"])
+    assert 'Content-Encoding "gzip" is not supported' in packed.json["error"]["message"]
+    plain = web.ask("POST", "/v1/invoke", envelope("t.echo", {"text": "x"}), {**JSON, "Content-Encoding": "identity"})
+    assert 200 == plain.status
     assert (405, "POST") == ((got := web.ask("GET", "/v1/invoke")).status, got.headers["allow"])
 
 

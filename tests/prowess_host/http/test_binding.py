@@ -98,6 +98,7 @@ def test_a_message_without_one_belongs_to_a_session(version: str | None) -> None
         ({"jsonrpc": "2.0", "id": 1.5, "method": "x"}, fields(), (400, -32600)),
         (CALL, fields(content_type="text/plain"), (415, -32600)),
         (CALL, fields(content_type=None), (415, -32600)),
+        (CALL, fields(content_encoding="gzip"), (415, -32600)),
         (CALL, fields(accept="text/html"), (406, -32600)),
     ],
 )

@@ -292,6 +292,26 @@ def test_a_wrong_name_or_version_is_refused(project: Path, options: dict[str, st
         source_of(project, **options)
 
 
+def test_settings_with_a_byte_order_mark_are_packaged(project: Path) -> None:
+    """As editors of Windows write it. Secrets are found all the same."""
+    mark, settings = "\ufeff", project / "prowess.toml"
+    settings.write_text(mark + settings.read_text())
+    (project / "pyproject.toml").write_text(f'{mark}[project]\nversion = "1.2.3"\n')
+    assert "1.2.3" == source_of(project, name="sums").version
+    settings.write_text(f'{mark}[api]\ntoken = "hush"\n')
+    with pytest.raises(ProwessError, match=r"looks like a secret: api\.token"):
+        source_of(project, name="sums")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"), [(f"x = {'[' * 5000}", "pyproject.toml:1: not valid TOML"), ("project = 5", "must be a table")]
+)
+def test_a_pyproject_that_cannot_be_read_is_named(project: Path, text: str, why: str) -> None:
+    (project / "pyproject.toml").write_text(text)
+    with pytest.raises(ProwessError, match=why):
+        source_of(project, name="sums")
+
+
 def test_settings_in_pyproject_are_refused(project: Path) -> None:
     """A package has a pyproject.toml of its own, or none."""
     (project / "prowess.toml").unlink()

@@ -173,6 +173,8 @@ def test_commands_come_and_go() -> None:
     assert [("wire-name", False), ("id", False), ("alias-added", False), ("alias-added", False)] == [
         item[:2] for item in told(old, renamed)
     ]
+    by_id = contract(command="shop.search", aliases=("shop.find",))
+    assert [("wire-name", False), ("id", False), ("alias-added", False)] == [item[:2] for item in told(old, by_id)]
     half = contract(command="shop.search", aliases=("shop_find",))
     assert ("id", True, "the id is 'shop.search'; it was 'shop.find'") == told(old, half)[0]
 

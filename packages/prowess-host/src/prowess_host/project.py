@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import time
 import weakref
 from collections.abc import Callable, Collection, Mapping
@@ -191,7 +192,7 @@ class Project:
     def server(self, version: str) -> Server:
         """The identity of the project for clients."""
         own = self.own.identity
-        name = own.name or self.settings.root.name.encode("utf-8", "replace").decode() or "prowess"
+        name = own.name or os.fsencode(self.settings.root.name).decode("utf-8", "replace") or "prowess"
         details: JsonObject = {}
         try:
             details = details_of(own, self.settings.root)
@@ -423,6 +424,8 @@ class Project:
             for failure in listing.catalog.failures:
                 if failure not in before.catalog.failures:
                     _log.warning("%s", failure)
+            if listing.serves_nothing and not (before.serves_nothing or self.own.resources or self.shelf.has_skills):
+                _log.warning("%s", self.where_it_looked())
             for warning in listing.catalog.warnings:
                 if warning not in before.catalog.warnings:
                     _log.warning("%s", warning)

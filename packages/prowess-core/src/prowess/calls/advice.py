@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from prowess.errors import did_you_mean, install_command, message_of
+from prowess.patterns import lazy_pattern
 from prowess.settings.limits import LOOPBACK, TABLE, Limits, own_limits
 
 __all__ = ["advice"]
@@ -40,6 +41,8 @@ _DISTRIBUTIONS: Final = {
 }
 """Modules whose distribution has another name. The distribution with the module's name may be malicious."""
 _IMPORT: Final = re.compile(r"cannot import name '(\w+)' from 'prowess'")
+_NO_TEXT: Final = lazy_pattern("null bytes|'utf-8' codec")
+"""Python's messages about source files in UTF-16, and in other encodings that are not UTF-8."""
 _COROUTINE: Final = re.compile("'coroutine'")
 _NETWORK_OFF: Final = "The network is off for this skill: allow it with `network = true`"
 _LOOPBACK_ONLY: Final = "This skill may only connect to this machine, by TCP: allow more with `network = true`"
@@ -60,6 +63,8 @@ def advice(error: BaseException, file: str | None = None) -> str:
         return _of_name(found[1]) if found else ""
     if isinstance(error, FileNotFoundError):
         return _of_path(error)
+    if isinstance(error, (SyntaxError, ValueError)) and _NO_TEXT.search(message_of(error)) and _is_of_import(error):
+        return "The file is not text in UTF-8: save it in that encoding"
     if (
         isinstance(error, SyntaxError) and file is not None and error.filename == file
     ):  # else it is about a text of the command
@@ -122,6 +127,12 @@ def _refusal(error: BaseException, limits: Limits) -> str:
     if "socket" in modules and limits.network is not True:
         return _OF_NETWORK[limits.network]
     return f"The limits of this skill may refuse this ({limits.in_words()}): widen them"
+
+
+def _is_of_import(error: BaseException) -> bool:
+    """Whether Python raised an exception while it read or compiled a module, and no code of the author ran."""
+    frames = [frame.f_globals.get("__name__") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return frames[-1:] == ["importlib._bootstrap"]
 
 
 def _of_module(name: str, file: str | None) -> str:

@@ -6,7 +6,7 @@ Names are unique over all kinds, so that an id means one thing everywhere: in a 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import field
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from prowess.contracts.catalog import Failure
 from prowess.contracts.contract import Contract
 from prowess.frozen import frozen
 
-__all__ = ["Names", "assign"]
+__all__ = ["Names", "assign", "wire_forms"]
 
 
 @frozen
@@ -43,7 +43,17 @@ def assign(contracts: Iterable[Contract], hide: Iterable[str], root: Path, yield
             others = [other for other in claims[name] if other is not contract]
             refused.setdefault(id(contract), _clash(name, contract, others, root))
     named = {name: each for name, claimants in claims.items() for each in claimants if id(each) not in refused}
-    return Names(named, tuple(refused.values()))
+    left = [contract for contract in shown if id(contract) not in refused]
+    return Names({**wire_forms(left, claims), **named}, tuple(refused.values()))
+
+
+def wire_forms(contracts: Iterable[Contract], taken: Container[str]) -> dict[str, Contract]:
+    """The commands by their aliases as clients would write these, with underscores for dots, as far as no command claims them."""
+    found: dict[str, list[Contract]] = {}
+    for contract in contracts:
+        for name in {alias.replace(".", "_") for alias in contract.aliases}:
+            found.setdefault(name, []).append(contract)
+    return {name: each[0] for name, each in found.items() if len(each) == 1 and name not in taken}
 
 
 def _is_hidden(command: str, patterns: Iterable[str]) -> bool:

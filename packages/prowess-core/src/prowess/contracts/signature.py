@@ -174,13 +174,18 @@ class _Names:
 
     def keys_of(self, options: Any) -> Iterator[Parameter]:
         """The parameters of a TypedDict in `**options: Unpack[Options]`."""
+        kind = get_origin(options) or options
+        if not typing_extensions.is_typeddict(kind):
+            reason = f"Unpack[{_shown(options)}]: only a TypedDict can be unpacked into parameters; write the type without Unpack"
+            raise SchemaError(reason, file=self.location.file, line=self.location.line)
         try:
-            hints = typing.get_type_hints(options, localns=dict(self.local_names), include_extras=True)
+            hints = typing.get_type_hints(kind, localns=dict(self.local_names), include_extras=True)
         except Exception as error:
-            raise self.unresolved(f"a key of {options.__name__}", error) from error
+            raise self.unresolved(f"a key of {kind.__name__}", error) from error
+        meanings = dict(zip(getattr(kind, "__parameters__", ()), get_args(options), strict=False))
         for name, hint in hints.items():
-            required, annotation = _unqualified(hint, required=name in options.__required_keys__)
-            yield Parameter(name, annotation, MISSING if required else ABSENT)
+            required, annotation = _unqualified(hint, required=name in kind.__required_keys__)
+            yield Parameter(name, _filled(annotation, meanings), MISSING if required else ABSENT)
 
     def unresolved(self, what: str, error: Exception) -> SchemaError:
         remedy = "import or define the name in this module, outside of `if TYPE_CHECKING:`"
@@ -199,6 +204,16 @@ def _unpacked(annotation: Any) -> Any:
     """`Options` in `**options: Unpack[Options]`, or `None`."""
     unpacks = get_origin(annotation) in (typing.Unpack, typing_extensions.Unpack)
     return get_args(annotation)[0] if unpacks else None
+
+
+def _filled(annotation: Any, meanings: Mapping[Any, Any]) -> Any:
+    """A type with its type variables replaced."""
+    if isinstance(annotation, typing.TypeVar):
+        return meanings.get(annotation, annotation)
+    variables = getattr(annotation, "__parameters__", ())
+    if isinstance(annotation, type) or not variables:  # a generic class alone leaves its own variables open
+        return annotation
+    return annotation[tuple(meanings.get(each, each) for each in variables)]
 
 
 def _unqualified(hint: Any, *, required: bool) -> tuple[bool, Any]:

@@ -249,14 +249,23 @@ def record(fields: dict[str, Any], *, extra: Any = None) -> Any:
     return _typed_dict("Arguments", fields, **open_or_closed)
 
 
-def as_default(value: Any, mode: JsonSchemaMode = "validation") -> Json:
-    """A default as clients send it, or get it, the same in every process. Raises `PydanticSerializationError` without one."""
+def as_default(value: Any, mode: JsonSchemaMode = "validation", notes: Iterable[Any] = ()) -> Json:
+    """A default as clients send it, or get it, the same in every process. Raises `PydanticSerializationError` without one.
+
+    `notes` stand beside its type in `Annotated`.
+    """
     try:
-        data = to_jsonable_python(_shown(value, mode), by_alias=True, bytes_mode="base64")
+        data = to_jsonable_python(_shown(_encoded(value, notes), mode), by_alias=True, bytes_mode="base64")
         json.dumps(data, allow_nan=False)
     except Exception as error:  # a property of the author may raise anything
         raise PydanticSerializationError(str(error)) from error
     return data
+
+
+def _encoded(value: Any, notes: Iterable[Any]) -> Any:
+    """A default as clients write it under the notes of its type, such as those of pydantic's `Base64Str`."""
+    encode = next((note.encode_str for note in notes if hasattr(note, "encode_str")), None)
+    return encode(value) if encode is not None and isinstance(value, str) else value
 
 
 def _shown(value: Any, mode: JsonSchemaMode) -> Any:
@@ -283,7 +292,8 @@ def _fields_of(value: Any, mode: JsonSchemaMode) -> dict[str, Any]:
     names = list(infos)
     if not isinstance(value, BaseModel):
         names = [field.name for field in dataclasses.fields(value) if field.init or mode == "serialization"]
-    found = {_alias(name, infos.get(name), mode): getattr(value, name) for name in names}
+    notes = {name: info.metadata for name, info in infos.items() if mode == "validation"}
+    found = {_alias(name, infos.get(name), mode): _encoded(getattr(value, name), notes.get(name, ())) for name in names}
     if isinstance(value, BaseModel):
         computed = type(value).model_computed_fields
         found.update(value.model_extra or {})
@@ -435,6 +445,15 @@ class _SchemaWriter(GenerateJsonSchema):
 
     def is_subclass_schema(self, schema: Any) -> JsonSchemaValue:
         return self.handle_invalid_for_json_schema(schema, "a class")
+
+    def default_schema(self, schema: Any) -> JsonSchemaValue:
+        """A default of an encoded text is shown encoded, as clients send it. For results, pydantic does so itself."""
+        inner = schema["schema"]
+        inner = inner.get("schema", inner) if inner["type"] == "nullable" else inner
+        note = getattr(inner.get("function", {}).get("function"), "__self__", None)
+        if self.mode == "validation" and "default" in schema and hasattr(note, "encode_str"):
+            schema = {**schema, "default": _encoded(schema["default"], [note])}
+        return super().default_schema(schema)
 
     def encode_default(self, dft: Any) -> Any:
         return as_default(dft, self.mode)

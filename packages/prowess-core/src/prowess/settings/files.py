@@ -25,6 +25,7 @@ __all__ = [
     "is_configured",
     "read_before",
     "read_dotenv",
+    "read_toml",
 ]
 
 CONFIG_FILE = "prowess.toml"
@@ -138,6 +139,11 @@ def read_before(written: Written) -> ConfigFile | None:
     if file.name == PYPROJECT:
         return _in_pyproject(file, written.text)
     return ConfigFile(file, _parse(file, written.text), written.text)
+
+
+def read_toml(file: Path) -> Table:
+    """The content of a TOML file. Raises `SettingsError` if it cannot be read."""
+    return _parse(file, _read(file))
 
 
 def _read(file: Path, format_: str = "UTF-8, as TOML must be") -> str:

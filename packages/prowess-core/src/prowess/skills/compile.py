@@ -699,9 +699,17 @@ def _is_shown(default: Any) -> bool:
 def _show_default(schema: Schema, field: _Field) -> None:
     """Add a default to the schema of its parameter. One that a client cannot send is used in the call, but not shown."""
     with contextlib.suppress(PydanticSerializationError):
-        shown = as_default(field.default)
+        shown = as_default(field.default, notes=metadata(field.annotation))
+        if not isinstance(field.default, (str, type(None))) and _is_encoded(field.annotation):
+            return
         if type(field.default) in _PLAIN or not _misfits(schema, dataclasses.replace(field, written=shown)):
             schema["properties"][field.sent_as]["default"] = shown
+
+
+def _is_encoded(annotation: Any) -> bool:
+    """Whether a type contains texts that clients send in another form, such as `list[Base64Str]`."""
+    notes = metadata(annotation)
+    return any(hasattr(note, "encode_str") for note in notes) or any(map(_is_encoded, get_args(annotation)))
 
 
 def _has_required_nullable(schema: Schema) -> bool:

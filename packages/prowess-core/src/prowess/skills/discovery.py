@@ -5,13 +5,14 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 from prowess.contracts.catalog import Failure
 from prowess.frozen import frozen
-from prowess.skills.folders import Tree, leads_up, walk
+from prowess.patterns import lazy_pattern
+from prowess.skills.folders import Tree, leads_up, raise_shortage, walk
 
 __all__ = [
     "PYPROJECT",
@@ -19,6 +20,7 @@ __all__ = [
     "Source",
     "Survey",
     "candidates",
+    "is_reserved",
     "lock_of",
     "may_be_skill",
     "needs_of",
@@ -33,6 +35,8 @@ _SKIPPED_FILES: Final = ("test_*.py", "*_test.py", "conftest.py", "setup.py")
 _SKIPPED_FOLDERS: Final = frozenset({"tests", "test", "node_modules", "site-packages", "venv"})
 _MENTION: Final = b"prowess"
 _HOOK_MENTION: Final = b"hookimpl"
+_INIT: Final = "__init__.py"
+_DECORATED: Final = lazy_pattern(r"^\s*@[\w.]*\b(?:skill_command|resource|prompt)\b", re.MULTILINE)
 
 
 @frozen
@@ -94,8 +98,16 @@ def needs_of(source: Source) -> list[Path]:
 
 
 def may_be_skill(text: bytes) -> bool:
-    """Whether a text mentions Prowess. Only such files are imported."""
-    return _MENTION in text
+    """Whether a text mentions Prowess. Only such files are imported.
+
+    A text with NUL bytes, as in UTF-16, counts too: Python rejects it, and the failure tells the author.
+    """
+    return _MENTION in text or b"\0" in text
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a file or a folder with the name of a skill would not be one, because it belongs to tests or tools."""
+    return name in _SKIPPED_FOLDERS or _is_skipped_file(f"{name}.py")
 
 
 def candidates(folders: Iterable[Path]) -> list[Path]:
@@ -115,6 +127,10 @@ def _files_of(path: Path) -> tuple[list[Path], bool]:
 
 
 def _in_folder(folder: Path, failures: list[Failure]) -> Iterator[Source]:
+    init = folder / _INIT
+    if init.is_file() and _DECORATED.search(_text(init, folder.name, failures).decode("utf-8", "replace")):
+        reason = f"a command in the {_INIT} of a folder of skills belongs to no skill; move it to a file beside it"
+        failures.append(Failure(folder.name, reason, str(init)))
     for path in _skills(folder):
         name = path.name if path.is_dir() else path.stem
         speaking: list[Path] = []
@@ -125,7 +141,7 @@ def _in_folder(folder: Path, failures: list[Failure]) -> Iterator[Source]:
             failures.append(Failure(f"{name}/scripts", reason, str(path / "scripts")))  # the other files still load
         for file in files:
             text = _text(file, name, failures)
-            if may_be_skill(text) and _can_be_named(file, path, name, failures):
+            if may_be_skill(text) and _can_be_named(file, path, files, name, failures):
                 speaking.append(file)
                 has_hooks = has_hooks or _HOOK_MENTION in text
         if speaking:
@@ -133,7 +149,7 @@ def _in_folder(folder: Path, failures: list[Failure]) -> Iterator[Source]:
 
 
 def _skill_files(folder: Path) -> tuple[list[Path], bool]:
-    """The Python files of a folder skill: at the top, and below `scripts`."""
+    """The Python files of a folder skill: at the top, and below `scripts`. Each folder is a package."""
     if _is_skipped(str(folder)):
         return [], True
     below = Tree(()) if _is_skipped(str(folder / "scripts")) else walk(str(folder / "scripts"), _enters)
@@ -152,26 +168,32 @@ def _is_skipped(folder: str) -> bool:
 
 
 def _is_hidden(name: str) -> bool:
-    return name.startswith((".", "_"))
+    return name.startswith((".", "_")) and name != _INIT
 
 
 def _skills(folder: Path) -> list[Path]:
     """The possible skills. A link to a parent folder does not count, because it would contain itself."""
-    return [path for path in _listed(folder) if not path.is_symlink() or not leads_up(str(path), str(folder))]
+    listed = [path for path in _listed(folder) if path.name != _INIT]
+    return [path for path in listed if not path.is_symlink() or not leads_up(str(path), str(folder))]
 
 
 def _listed(folder: Path) -> list[Path]:
     try:
         names = sorted(os.listdir(folder))
         return [folder / name for name in names if not _is_hidden(name)]
-    except OSError:
+    except OSError as error:
+        raise_shortage(error)
         return []
 
 
 def _is_skill_file(path: Path) -> bool:
     """Whether a name can be that of a skill file. A broken link counts, so that it is reported."""
-    named = path.suffix == ".py" and not any(fnmatch.fnmatch(path.name, pattern) for pattern in _SKIPPED_FILES)
+    named = path.suffix == ".py" and not _is_skipped_file(path.name)
     return named and (path.is_file() or not path.exists())
+
+
+def _is_skipped_file(name: str) -> bool:
+    return any(fnmatch.fnmatch(name, pattern) for pattern in _SKIPPED_FILES)
 
 
 def _text(file: Path, skill: str, failures: list[Failure]) -> bytes:
@@ -182,7 +204,7 @@ def _text(file: Path, skill: str, failures: list[Failure]) -> bytes:
         return b""
 
 
-def _can_be_named(file: Path, path: Path, skill: str, failures: list[Failure]) -> bool:
+def _can_be_named(file: Path, path: Path, files: Collection[Path], skill: str, failures: list[Failure]) -> bool:
     """Whether the names of a file allow ids of commands and a module name."""
     if not _SKILL_NAME.fullmatch(skill):
         reason = f"the skill name {skill!r} does not match {_SKILL_NAME.pattern}; rename it"
@@ -193,6 +215,10 @@ def _can_be_named(file: Path, path: Path, skill: str, failures: list[Failure]) -
         failures.append(
             Failure(skill, f"{dotted!r} has a dot in its name and cannot be imported; rename it", str(file))
         )
+        return False
+    twin = file.parent.with_name(f"{file.parent.name}.py")
+    if file.name == _INIT and twin in files:
+        failures.append(Failure(skill, f"{twin.name} beside its folder is the same module; rename one", str(file)))
         return False
     return True
 

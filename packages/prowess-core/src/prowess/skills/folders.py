@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-__all__ = ["Tree", "TreeFolder", "leads_up", "walk"]
+__all__ = ["Tree", "TreeFolder", "leads_up", "out_of_files", "raise_shortage", "walk"]
 
 _MOST: Final = 20_000
 """The most folders in one tree: enough for 2,000 skills with some folders each, but not for a link to a whole disk."""
@@ -35,6 +36,7 @@ def walk(top: str, enters: Callable[[str], bool]) -> Tree:
     """The tree below a folder. `enters` decides for each path whether it counts.
 
     Links are followed last, so that a folder is found at its real place. A link to a folder above the top is skipped.
+    Raises `OSError` if this process may open no more files: the folders would seem to be empty.
     """
     tree: list[TreeFolder] = []
     known: set[tuple[int, int]] = set()
@@ -52,7 +54,8 @@ def walk(top: str, enters: Callable[[str], bool]) -> Tree:
                 continue
             with os.scandir(path) as scanned:
                 entries = sorted(scanned, key=lambda entry: entry.name)
-        except OSError:
+        except OSError as error:
+            raise_shortage(error)
             continue
         known.add(identity)
         folders = [entry for entry in entries if _is_folder(entry)]
@@ -66,6 +69,17 @@ def walk(top: str, enters: Callable[[str], bool]) -> Tree:
             elif not leads_up(entry.path, top):
                 links.append((entry.path, depth + 1))
     return Tree(tuple(tree), whole)
+
+
+def out_of_files(error: OSError) -> bool:
+    """Whether this process, or the system, has too many open files."""
+    return error.errno in (errno.EMFILE, errno.ENFILE)
+
+
+def raise_shortage(error: OSError) -> None:
+    """Raise an error about too many open files. Any other error means that there is nothing to see."""
+    if out_of_files(error):
+        raise error
 
 
 def leads_up(path: str, top: str) -> bool:

@@ -165,12 +165,14 @@ class Library:
             return None
         if self._new_given and any(given.source.name == entry.contract.skill for given in list(self._new_given)):
             return None
-        return entry if entry.contract.id == name or self._is_settled(name) else None
+        return entry if entry.contract.id == name or self._is_settled(name, entry) else None
 
-    def _is_settled(self, name: str) -> bool:
-        """Whether a name cannot be the id of a command that is not loaded yet, which would take precedence over an alias."""
+    def _is_settled(self, name: str, entry: Entry) -> bool:
+        """Whether no command that is not loaded yet can have a name as its own, which would take precedence over an alias."""
         skill, dot, _ = name.partition(".")
-        return not dot or skill in self._skills or skill not in self._sources
+        if not dot:
+            return name == entry.contract.wire_name or all(each in self._skills for each in self._candidates(name))
+        return skill in self._skills or skill not in self._sources
 
     def catalog(self) -> Catalog:
         """All contracts and all failures; loads everything."""

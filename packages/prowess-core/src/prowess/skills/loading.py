@@ -68,6 +68,7 @@ class Modules:
     def name(self, source: Source, path: Path) -> str:
         """The module name for a file or a folder of a skill."""
         parts = path.relative_to(source.root).with_suffix("").parts
+        parts = parts[:-1] if path.name == "__init__.py" else parts
         return ".".join([self.package, self._finder.name_folder(source.root, source.name), *parts])
 
     def usual_name(self, name: str) -> str:

@@ -9,6 +9,7 @@ from typing import Final
 from prowess.contracts.catalog import Catalog, Failure
 from prowess.contracts.contract import Contract
 from prowess.contracts.kinds import PROMPT
+from prowess.contracts.names import wire_forms
 from prowess.contracts.uris import parse_template
 from prowess.jsontypes import JsonObject
 from prowess.skills.description import View
@@ -60,7 +61,10 @@ class Listing:
         """Files that are listed as resources."""
         self.kinds = frozenset(contract.kind for contract in contracts)
         """The kinds with at least one entry."""
-        self.names = {name: each for each in contracts for name in (*each.aliases, each.id, each.wire_name)}
+        self.names = {
+            **wire_forms(contracts, ()),
+            **{name: each for each in contracts for name in (*each.aliases, each.id, each.wire_name)},
+        }
         self._resources = {each.uri: each for each in contracts if each.uri}
         templates = [(parse_template(each.uri), each) for each in contracts if each.is_template]
         self._templates = sorted(templates, key=lambda item: (-item[0].literal, item[1].id))
@@ -69,6 +73,11 @@ class Listing:
     def tools(self) -> ItemList | None:
         """The list of tools, once the listing is complete."""
         return self.lists["tools/list"] if self.complete else None
+
+    @property
+    def serves_nothing(self) -> bool:
+        """Whether it is certain that there are no commands, and no failures that explain why."""
+        return self.complete and not self.catalog.contracts and not self.catalog.failures
 
     def prompt(self, name: str) -> Contract | None:
         """The prompt with a name, an id or an alias."""

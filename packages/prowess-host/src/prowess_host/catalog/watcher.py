@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from prowess.settings.paths import ConfigPaths
-from prowess.skills.folders import TreeFolder, walk
+from prowess.skills.folders import TreeFolder, out_of_files, walk
 from prowess.skills.stamps import Stamp, stamp
 
 __all__ = ["Sight", "Watcher", "look"]
@@ -75,6 +75,8 @@ class Watcher:
         self._costs: deque[float] = deque(maxlen=_MEASURED)
         """The seconds that the last polls took."""
         self._warned = False
+        self._is_blind = False
+        """Whether the last poll failed."""
 
     def start(self) -> None:
         """Read the current state. Later changes count, also those before `poll`."""
@@ -100,8 +102,10 @@ class Watcher:
     # In the thread
 
     def _watch(self) -> None:
+        seen: Sight = {}
         try:
-            seen = self._look()
+            with contextlib.suppress(OSError):  # after a failure, the first poll finds that everything has changed
+                seen = self._look()
         finally:
             self.ready.set()
         self._watching.wait()
@@ -118,10 +122,16 @@ class Watcher:
                     now = self._settled(now)
                     self._notify(_changes(seen, now))
                 seen = now
+            except OSError as error:
+                self._warn_of_blindness(error)
             except Exception:  # noqa: BLE001 - the end of this thread would hide all later saves
                 _log.exception("the files could not be polled")
             rested = time.monotonic()
-            while not wait() and time.monotonic() - rested < min(self._costs) * _SHARE and not self._stop.is_set():
+            while (
+                not wait()
+                and time.monotonic() - rested < min(self._costs, default=0) * _SHARE
+                and not self._stop.is_set()
+            ):
                 pass
 
     def _settled(self, seen: Sight) -> Sight:
@@ -146,6 +156,7 @@ class Watcher:
         self._entered = _below(self.folders)
         seen = _sight(self.settings_files, self._entered, self._imported().keys())
         self._costs.append(time.monotonic() - begun)
+        self._is_blind = False
         return seen
 
     def _rest(self) -> bool:
@@ -183,6 +194,13 @@ class Watcher:
                 return self._rest()
 
         return wait
+
+    def _warn_of_blindness(self, error: OSError) -> None:
+        """Warn once, until a poll succeeds again. Saves in between are noticed then."""
+        if not self._is_blind:
+            self._is_blind = True
+            hint = "allow the host more open files (`ulimit -n`), or close some"
+            _log.warning("saves are not noticed at the moment: %s%s", error, f"; {hint}" if out_of_files(error) else "")
 
     def _warn_of_polling(self, error: Exception, count: int) -> None:
         """Warn once per host: saves are noticed up to a second later."""

@@ -17,7 +17,7 @@ from prowess.jsontypes import JsonObject
 from prowess_host.cli.asking import LineReader, answer_questions, can_ask
 from prowess_host.cli.exit_codes import DONE, FAILED, WRONG_USE
 from prowess_host.cli.options import CommandId, ProjectOptions, project_options
-from prowess_host.cli.parameters import as_object, example_of, read_arguments
+from prowess_host.cli.parameters import as_object, example_of, merged, read_arguments
 from prowess_host.cli.progress import LiveCall
 from prowess_host.cli.projects import find, opened
 from prowess_host.cli.results import Files, show_result
@@ -132,7 +132,7 @@ def _arguments(options: _Options, contract: Contract) -> JsonObject:
         words = (options.as_json, *words)
     elif options.as_json:
         given = as_object(options.as_json, "--json")
-    return {**given, **read_arguments(words, contract, _input)}
+    return merged(given, read_arguments(words, contract, _input))
 
 
 def _input() -> str:

@@ -50,12 +50,9 @@ class Loaded:
 
 
 async def load(where: ProjectOptions) -> Loaded:
-    """Describe the project that the options name."""
+    """Describe the project that the options name. Raises `ChildProcessError`."""
     async with opened(where) as project:
-        try:
-            catalog = await project.describe()
-        except ChildProcessError as error:
-            raise ProwessError(f"the project cannot be loaded: {error}") from error
+        catalog = await project.describe()
         root, problems = project.settings.root, tuple(look(project.file_sources()).problems)
         return Loaded(root, project.own, with_short_paths(catalog, root), problems, project.limits)
 

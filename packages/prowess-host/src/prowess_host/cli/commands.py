@@ -48,6 +48,8 @@ class CommandEntry(NamedTuple):
     group: str
 
 
+_NEAR: Final = 30
+"""Characters that are shown on each side of one that cannot be written."""
 _MAKE: Final = "Make skills"
 _USE: Final = "Use commands"
 _SERVE: Final = "Serve an agent"
@@ -192,6 +194,12 @@ def _problem_in(argv: Sequence[str], error: ValueError | ModuleNotFoundError) ->
 
     if isinstance(error, UnicodeEncodeError) and error.object in argv:
         return f"{error.object!r} is not Unicode text"
+    encoding = sys.getfilesystemencoding()
+    if isinstance(error, UnicodeEncodeError) and encoding != "utf-8":
+        near = error.object[max(error.start - _NEAR, 0) : error.end + _NEAR]
+        return (
+            f"a name cannot be written, at {near!r}: Python reads names of files as {encoding} here; set PYTHONUTF8=1"
+        )
     if not isinstance(error, EncodeError):
         return ""
     strange = [word for word in argv if any("\ud800" <= letter <= "\udfff" for letter in word)]

@@ -57,17 +57,18 @@ async def _page(where: ProjectOptions, port: int, *, browser: bool) -> None:
     from prowess_host.dev.app import DevApp
     from prowess_host.dev.server import serving
 
-    async with _watched(where) as project:
+    async with _watched(where) as project, contextlib.AsyncExitStack() as stack:
         app = DevApp(project, record_of(where))
         project.connect(app)
         try:
-            async with serving(app.handle, port) as app.port:
-                print(f"{app.address}\nThe page runs commands: its address is secret. Ctrl-C ends it.", flush=True)
-                if browser:
-                    await asyncio.to_thread(_open, app.address)
-                await asyncio.Event().wait()
+            app.port = await stack.enter_async_context(serving(app.handle, port))
         except OSError as error:
-            raise ProwessError(f"the page cannot be served at port {port}: {error.strerror}") from error
+            way_out = "choose another one, or leave --port out for any free one"
+            raise ProwessError(f"the page cannot be served at port {port}: {error.strerror}; {way_out}") from error
+        print(f"{app.address}\nThe page runs commands: its address is secret. Ctrl-C ends it.", flush=True)
+        if browser:
+            await asyncio.to_thread(_open, app.address)
+        await asyncio.Event().wait()
 
 
 def _open(address: str) -> None:
@@ -82,8 +83,9 @@ async def _plain(where: ProjectOptions) -> None:
     style = Style.of(sys.stdout)
     last = record.last_number()
     async with _watched(where) as project:
-        project.connect(_Teller(style))
+        project.connect(teller := _Teller(style))
         while True:
+            teller.tell()
             last = _print_calls(record, last, style)
             await asyncio.sleep(_LOOK_AGAIN)
 
@@ -99,20 +101,24 @@ def _print_calls(record: RecordReader, last: int, style: Style) -> int:
 
 
 class _Teller(NotifiedClient):
-    """Reports changes in the terminal."""
+    """Reports changes in the terminal. An error of the output ends the command, and not just a notification."""
 
     def __init__(self, style: Style) -> None:
         self._style = style
+        self._lines: list[str] = []
+
+    def tell(self) -> None:
+        """Print the changes since the last time."""
+        while self._lines:
+            print(self._lines.pop(0), flush=True)
 
     def show(self, before: Listing, after: Listing) -> None:
         old, new = before.catalog, after.catalog
         for failure in new.failures:
             if failure not in old.failures:
-                print(self._style(str(failure), "red"), flush=True)
+                self._lines.append(self._style(str(failure), "red"))
         if old.failures and not new.failures:
-            print(self._style("everything loads again", "green"), flush=True)
+            self._lines.append(self._style("everything loads again", "green"))
         if after.tools is not None and [each.id for each in old] != [each.id for each in new]:
-            print(
-                self._style(f"{plural(len(new.contracts), 'command')}: {', '.join(each.id for each in new)}", "dim"),
-                flush=True,
-            )
+            count = plural(len(new.contracts), "command")
+            self._lines.append(self._style(f"{count}: {', '.join(each.id for each in new)}", "dim"))

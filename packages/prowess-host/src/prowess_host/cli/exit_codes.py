@@ -10,9 +10,9 @@ __all__ = ["DONE", "FAILED", "INTERRUPTED", "UNREAD", "WRONG_USE", "NotLoaded"]
 
 DONE: Final = 0
 FAILED: Final = 1
-"""The command ran, and the call or the check failed."""
+"""The command ran, and the call or the check failed, or the project could not be loaded."""
 WRONG_USE: Final = 2
-"""The arguments or the settings are wrong: the same line fails again."""
+"""The arguments, the settings or the folder are wrong: the same line fails again."""
 INTERRUPTED: Final = 130
 """Ctrl-C: 128 + SIGINT, as shells count."""
 UNREAD: Final = 141
@@ -20,4 +20,4 @@ UNREAD: Final = 141
 
 
 class NotLoaded(ProwessError):
-    """The skill of a command failed to load. `FAILED`, unlike other errors, which are `WRONG_USE`."""
+    """The skill of a command failed to load, or the project has none. `FAILED`, unlike other errors, which are `WRONG_USE`."""

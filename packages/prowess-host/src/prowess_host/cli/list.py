@@ -9,10 +9,10 @@ import click
 
 from prowess.contracts.catalog import Catalog
 from prowess.jsontypes import JsonObject
-from prowess_host.cli.exit_codes import DONE, FAILED
+from prowess_host.cli.exit_codes import DONE, FAILED, WRONG_USE
 from prowess_host.cli.list_table import NEXT, catalog_lines
 from prowess_host.cli.options import ProjectOptions, json_option, project_options
-from prowess_host.cli.projects import agents_of, catalog_of, opened
+from prowess_host.cli.projects import agents_of, catalog_of, is_found, opened
 from prowess_host.cli.terminal import complain, pretty
 
 __all__ = ["command"]
@@ -50,6 +50,7 @@ async def _list(where: ProjectOptions, *, as_json: bool) -> int:
         )
     if nothing and not catalog.failures:
         complain(f"{nothing}\n{NEXT}")
+        return FAILED if is_found(project.settings) else WRONG_USE
     return DONE if catalog.contracts and not catalog.failures else FAILED
 
 

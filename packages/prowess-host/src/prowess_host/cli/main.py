@@ -27,6 +27,7 @@ __all__ = [
     "leave",
     "main",
     "plain_options",
+    "project_path",
     "project_root",
     "setting_flags",
 ]
@@ -198,13 +199,24 @@ def project_root(named: str | None) -> Path:
         except FileNotFoundError:
             way_out = "change to another one, or name the project with --project FOLDER"
             raise SettingsError(f"the working directory no longer exists: {way_out}") from None
-        return find_project_root(here)
+        return project_path(find_project_root(here))
     if not named:
         raise SettingsError(EMPTY_PROJECT)
     root = Path(os.path.expanduser(named)).resolve()  # noqa: PTH111 - Path.expanduser raises for an unknown user
     if not root.is_dir():
         wrong = "is a file, and a project is a folder" if root.exists() else "does not exist"
         raise SettingsError(f"--project {named}: {root} {wrong}")
+    return project_path(root)
+
+
+def project_path(root: Path) -> Path:
+    """The folder of a project. Raises `SettingsError` if workers and clients could not get its path as JSON."""
+    try:
+        os.fsencode(root).decode()
+    except UnicodeDecodeError:
+        from prowess.errors import SettingsError
+
+        raise SettingsError(f"the path of a project must be Unicode text: rename {str(root)!r}") from None
     return root
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import keyword
 import os
 import re
@@ -18,8 +19,9 @@ from prowess.errors import ProwessError
 from prowess.settings.files import CONFIG_FILE, is_configured
 from prowess.settings.paths import find_project_root
 from prowess.settings.settings import Settings
+from prowess.skills.discovery import is_reserved
 from prowess_host.cli.exit_codes import DONE
-from prowess_host.cli.main import EMPTY_PROJECT, project_root
+from prowess_host.cli.main import EMPTY_PROJECT, project_path, project_root
 from prowess_host.cli.projects import is_project
 
 __all__ = ["TEMPLATES", "SkillTemplate", "command"]
@@ -86,7 +88,7 @@ def command(name: str | None, project: str | None, template: str, *, folder: boo
     if project is not None:
         if not project:
             raise ProwessError(EMPTY_PROJECT)
-        root = Path(os.path.expanduser(project)).absolute()  # noqa: PTH111 - Path.expanduser raises for an unknown user
+        root = project_path(Path(os.path.expanduser(project)).absolute())  # noqa: PTH111 - Path.expanduser raises for an unknown user
         _make_project(root, skill, template, folder=folder)
     else:
         root = project_root(None)
@@ -101,6 +103,8 @@ def _checked(name: str) -> str:
     """Check that a name works as a file, as the first part of an id, and in a tool name of every client."""
     if keyword.iskeyword(name):
         raise ProwessError(f"the name {name!r} is a word of Python: choose another one, like 'my_{name}'")
+    if is_reserved(name):
+        raise ProwessError(f"the name {name!r} belongs to tests and tools, and is no skill: choose another one")
     if not _NAME.fullmatch(name):
         plain = unicodedata.normalize("NFKD", name.removesuffix(".py").lower()).encode("ascii", "ignore").decode()
         near = re.sub(r"[^a-z0-9_-]+", "_", plain).strip("_-")
@@ -125,7 +129,7 @@ def _make_project(root: Path, skill: str, template: str, *, folder: bool) -> Non
     if is_configured(root) or (root / "skills").exists():
         raise ProwessError(f"{root} is a project already: `prowess new NAME` makes another skill in it")
     words = _words(skill, template)
-    words["project"] = root.name or "tools"
+    words["project"] = os.fsencode(root.name).decode("utf-8", "replace") or "tools"
     written = {
         Path(CONFIG_FILE): _filled("project/prowess.toml", words),
         **dict(_skill_files("skills", skill, template, folder=folder)),
@@ -183,14 +187,31 @@ def _write_all(root: Path, written: Mapping[Path, str]) -> None:
     taken = [path for path in [*written, *others] if os.path.lexists(root / path)]
     if taken:
         raise ProwessError(f"{root / taken[0]} is there already: choose another name, or move it away")
-    for path, text in written.items():
-        try:
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
+    made: list[Path] = []
+    try:
+        for path, text in written.items():
+            _make_folder((root / path).parent, made)
             with (root / path).open("x", encoding="utf-8", newline="\n") as file:
+                made.append(root / path)
                 file.write(text)
-        except OSError as error:
-            raise ProwessError(f"{error.filename or root / path}: cannot be written ({error.strerror})") from error
-        print(f"created  {path}")
+    except BaseException as error:
+        for path in reversed(made):
+            with contextlib.suppress(OSError):
+                path.rmdir() if path.is_dir() else path.unlink()
+        if not isinstance(error, OSError):
+            raise
+        raise ProwessError(f"{error.filename or root}: cannot be written ({error.strerror})") from error
+    print("\n".join(f"created  {path}" for path in written))
+
+
+def _make_folder(folder: Path, made: list[Path]) -> None:
+    """Make a folder with the missing ones above it, and add each to those that were made."""
+    if folder.is_dir():
+        return
+    if not folder.parent.exists():
+        _make_folder(folder.parent, made)
+    folder.mkdir()
+    made.append(folder)
 
 
 def _say_next(root: Path, skill: str, template: SkillTemplate) -> None:

@@ -22,6 +22,7 @@ __all__ = [
     "as_object",
     "example_line",
     "example_of",
+    "merged",
     "parameters_of",
     "read_arguments",
     "type_in_words",
@@ -191,24 +192,40 @@ def read_arguments(words: Sequence[str], contract: Contract, read_input: Any) ->
     while rest:
         word = rest.pop(0)
         if word == FROM_INPUT:
-            given.update(as_object(read_input(), "the input"))
+            given = merged(given, as_object(read_input(), "the input"))
         elif word.startswith("{"):
-            given.update(as_object(word, "the arguments"))
+            given = merged(given, as_object(word, "the arguments"))
         else:
             key, text = _pair(word, rest, contract)
             _put(given, lists, key, text, contract)
     return given
 
 
+def merged(given: JsonObject, more: JsonObject) -> JsonObject:
+    """All arguments. None may be given twice, because nobody can tell which one is meant."""
+    for name in more:
+        if name in given:
+            raise ArgumentError(f"{name} is given twice; give it once")
+    return {**given, **more}
+
+
 def as_object(text: str, source: str) -> JsonObject:
     """A JSON object."""
     try:
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         raise ArgumentError(f"{source} must be JSON ({error})") from error
     if not isinstance(value, dict):
         raise ArgumentError(f'{source} must be a JSON object, like {{"key": 1}}')
     return value  # pyright: ignore[reportUnknownVariableType]
+
+
+def _once(pairs: list[tuple[str, Any]]) -> JsonObject:
+    """The object of these pairs."""
+    found: JsonObject = {}
+    for pair in pairs:
+        found = merged(found, dict([pair]))
+    return found
 
 
 def _pair(word: str, rest: list[str], contract: Contract) -> tuple[str, str]:
@@ -254,13 +271,13 @@ def _put(given: JsonObject, lists: set[str], key: str, text: str, contract: Cont
     schema = whole.get("properties", {}).get(key, {})
     arrays = [each for each in _branches(schema, whole) if each.get("type") == "array"]
     value = _value(text, schema, whole)
-    if arrays and isinstance(value, list):
-        lists.discard(key)
-    elif arrays and not _accepts(value, schema, whole):
-        item = _value(text, arrays[0].get("items", {}), whole)
-        value = [*given[key], item] if key in lists else [item]
+    if arrays and not isinstance(value, list) and not _accepts(value, schema, whole):
+        value = [_value(text, arrays[0].get("items", {}), whole)]
+        if key in lists:
+            given[key].extend(value)
+            return
         lists.add(key)
-    given[key] = value
+    given.update(merged(given, {key: value}))
 
 
 def _value(text: str, schema: Any, whole: Schema) -> Any:

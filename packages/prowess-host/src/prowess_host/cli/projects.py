@@ -26,6 +26,7 @@ __all__ = [
     "catalog_of",
     "check_project",
     "find",
+    "is_found",
     "is_project",
     "opened",
     "remembered",
@@ -78,10 +79,15 @@ def is_project(root: Path) -> bool:
     return is_configured(root) or (root / "skills").is_dir()
 
 
+def is_found(settings: Settings) -> bool:
+    """Whether the root of some settings is a project: a folder with settings for Prowess, or with one of its folders of skills."""
+    return is_configured(settings.root) or any((settings.root / folder).is_dir() for folder in settings.own.skills)
+
+
 def check_project(where: ProjectOptions) -> Path:
     """The root of the project. Raises `ProwessError` for a folder that is no project."""
     root = where.root
-    if not is_configured(root) and not any((root / folder).is_dir() for folder in settings_of(where).own.skills):
+    if not is_found(settings_of(where)):
         raise ProwessError(
             f"{root} is not a project: it has neither prowess.toml nor a folder skills. Go to your project, name it with "
             "--project FOLDER, or make one: prowess new --project"
@@ -90,7 +96,7 @@ def check_project(where: ProjectOptions) -> Path:
 
 
 async def find(project: Project, name: str) -> Contract:
-    """The contract of a command. Raises `NotLoaded` if its skill failed to load, else `UnknownCommand`."""
+    """The contract of a command. Raises `NotLoaded` if its skill failed to load or there are none, else `ProwessError`."""
     await project.load(name)
     contract = await project.contract_of(name)
     if contract is not None:
@@ -100,7 +106,8 @@ async def find(project: Project, name: str) -> Contract:
     if reasons:
         raise NotLoaded("\n".join(f"{name} could not be loaded: {reason}" for reason in reasons))
     if not catalog.contracts and not catalog.failures:
-        raise NotLoaded(f"{project.where_it_looked()}\n{NEXT}")
+        problem = f"{project.where_it_looked()}\n{NEXT}"
+        raise NotLoaded(problem) if is_found(project.settings) else ProwessError(problem)
     error = UnknownCommand(name, [each.id for each in catalog])
     if "did you mean" not in str(error):
         error.args = (f"{error}. `prowess list` shows the commands",)

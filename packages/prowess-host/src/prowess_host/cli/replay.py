@@ -16,6 +16,7 @@ from prowess.errors import ProwessError
 from prowess.jsontypes import JsonObject
 from prowess_host.cli.exit_codes import DONE, FAILED, WRONG_USE
 from prowess_host.cli.options import ProjectOptions, json_option, project_options
+from prowess_host.cli.parameters import merged
 from prowess_host.cli.projects import find, opened
 from prowess_host.cli.records import CALL_ID, content_lines, look, record_of, took
 from prowess_host.cli.terminal import Style, complain, interruptible, pretty
@@ -74,7 +75,7 @@ def completed_arguments(call: RecordedCall, words: Sequence[str], contract: Cont
         key, equals, text = word.partition("=")
         if not equals:
             raise ProwessError(f"the argument {word!r} must have the form KEY=VALUE")
-        given[key] = _value(text, contract.input_schema.get("properties", {}).get(key, {}))
+        given = merged(given, {key: _value(text, contract.input_schema.get("properties", {}).get(key, {}))})
     if call.arguments is None:
         if not given and contract.input_schema.get("required"):
             missing = " ".join(f"{each}=..." for each in contract.input_schema["required"])

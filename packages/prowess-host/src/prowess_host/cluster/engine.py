@@ -187,10 +187,14 @@ class EngineConnection:
         return self._client is not None
 
     @property
+    def since_when(self) -> str:
+        """Whether it is up or gone, and for how long."""
+        return f"{'up' if self.up else 'gone'} for {time.monotonic() - self.since:.0f} s"
+
+    @property
     def state(self) -> str:
-        """Whether it is up or gone, for how long, and why, for messages."""
-        seconds = time.monotonic() - self.since
-        return f"up for {seconds:.0f} s" if self.up else f"gone for {seconds:.0f} s: {self.reason}"
+        """The same with the reason, which may have internal addresses, for messages."""
+        return self.since_when if self.up else f"{self.since_when}: {self.reason}"
 
     def start(self) -> None:
         """Connect, in the background."""

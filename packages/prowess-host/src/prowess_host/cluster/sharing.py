@@ -172,8 +172,8 @@ class ClusterSharing:
     # State
 
     def state(self) -> JsonObject:
-        """The state of the engine, for `/readyz` and `prowess status`."""
-        return {"cluster": self.engine.name, "engine": self.engine.state}
+        """The state of the engine, for `/readyz`, which strangers may ask."""
+        return {"cluster": self.engine.name, "engine": self.engine.since_when}
 
 
 def _log(engine: EngineConnection, settings: Settings) -> Log:

@@ -43,6 +43,7 @@ _LOOK_AGAIN: Final = 0.3
 _ALIVE: Final = 15.0
 """Seconds of silence after which a keep-alive is sent, so that a disconnected browser is noticed."""
 _ACTIONS: Final = frozenset({"accept", "decline", "cancel"})
+_MOST_DIGITS: Final = 18
 _MOST_CALLS: Final = 100
 _SUMMARY: Final = 200
 
@@ -241,7 +242,9 @@ class DevApp(NotifiedClient):
     def _first_number(self, request: PageRequest) -> int:
         """The last call that the page has seen, which a browser sends when it reconnects."""
         seen = request.headers.get("last-event-id", "")
-        return int(seen) if seen.isascii() and seen.isdigit() else self._record.last_number()
+        return (
+            int(seen) if seen.isascii() and seen.isdigit() and len(seen) <= _MOST_DIGITS else self._record.last_number()
+        )
 
 
 def _event(kind: str, data: Any, number: int | None = None) -> bytes:

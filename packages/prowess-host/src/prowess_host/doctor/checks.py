@@ -309,9 +309,9 @@ def _manifest(settings: Settings, checked: CheckedProject) -> Iterator[Finding]:
     """Whether the next host starts from the manifest."""
     paths = ConfigPaths.of(settings, checked.machine.environ)
     nearest = next(folder for folder in (paths.cache_dir, *paths.cache_dir.parents) if folder.exists())
-    if not os.access(nearest, os.W_OK):
+    if not (nearest.is_dir() and os.access(nearest, os.W_OK)):
         text = f"the cache folder {paths.cache_dir} cannot be written: every start describes all skills"
-        yield Finding("manifest", "warning", text, "correct its permissions, or set cache_dir")
+        yield Finding("manifest", "warning", text, "correct it or its permissions, or set cache_dir")
     standing = KnownCatalog(paths, settings.own).recall()
     if standing.complete:
         yield Finding("manifest", "ok", f"up to date: a host starts without importing a skill ({paths.cache_dir})")

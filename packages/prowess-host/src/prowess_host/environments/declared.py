@@ -192,7 +192,7 @@ def _of_scripts(files: Iterable[Path]) -> Declared | None:
             continue
         if _MENTION not in raw:
             continue
-        one = _of_script(file, raw.decode("utf-8", "replace"))
+        one = _of_script(file, raw.decode("utf-8-sig", "replace"))
         if one is not None and found is not None and one.digest != found.digest:
             raise NeedsError(
                 file, f"declares other dependencies than {found.file}; declare the same dependencies in both"
@@ -255,11 +255,14 @@ def _parsed(file: Path, text: str) -> dict[str, Any]:
 
 def _text(file: Path) -> str | None:
     try:
-        return read(str(file)).decode("utf-8", "replace")
+        text = read(str(file)).decode("utf-8-sig", "replace")
     except FileNotFoundError:
         return None
     except OSError as error:
         raise NeedsError(file, f"cannot be read: {error.strerror}") from error
+    if "\0" in text:  # as in UTF-16, which a redirection of PowerShell writes
+        raise NeedsError(file, "not text in UTF-8: save it in that encoding")
+    return text
 
 
 def _digest(data: object) -> str:

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from prowess_host.http.access import client_of
-from prowess_host.http.binding import RefusedRequest
+from prowess_host.http.binding import RefusedRequest, refused_form
 from prowess_host.http.openapi import COMMANDS_PATH, INVOKE_PATH, SCHEMAS_PATH, describe
 from prowess_host.protocol.rpc import RpcError
 
@@ -117,9 +117,9 @@ class Api:
         return await self._access.admit(exchange.headers)
 
     async def _json_body(self, exchange: Exchange) -> bytes | None:
-        kind = (exchange.headers.get("content-type") or "").partition(";")[0].strip().lower()
-        if kind != "application/json":
-            exchange.refuse(RefusedRequest(415, RpcError.invalid_request("Content-Type must be application/json")))
+        refused = refused_form(exchange.headers)
+        if refused is not None:
+            exchange.refuse(refused)
             return None
         body = await exchange.body(self._max_body)
         if isinstance(body, RefusedRequest):

@@ -42,6 +42,7 @@ __all__ = [
     "Stateless",
     "read_post",
     "read_stream",
+    "refused_form",
     "status_of",
 ]
 
@@ -86,11 +87,9 @@ Decision: TypeAlias = "RefusedRequest | Stateless | Handshake"
 
 def read_post(headers: Headers, body: bytes, mirrored: Callable[[str], Mirrored]) -> Decision:
     """Interpret a POST. `mirrored` returns the parameters of a tool that headers repeat."""
-    kind = (headers.get("content-type") or "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        return RefusedRequest(
-            415, RpcError.invalid_request(f"Content-Type must be application/json, not {shown(kind)}")
-        )
+    refused = refused_form(headers)
+    if refused is not None:
+        return refused
     accepted = AcceptedTypes.of(headers.get("accept"))
     if not (accepted.json or accepted.sse):
         return _unacceptable("application/json, text/event-stream")
@@ -102,6 +101,19 @@ def read_post(headers: Headers, body: bytes, mirrored: Callable[[str], Mirrored]
     if _is_stateless(message, version):
         return _read_stateless(headers, version, message, accepted, mirrored)
     return _read_handshake(headers, version, message, accepted)
+
+
+def refused_form(headers: Headers) -> RefusedRequest | None:
+    """The reason why a body cannot be read as JSON, or `None`. Compressed bodies could grow without bounds."""
+    kind = (headers.get("content-type") or "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        reason = f"Content-Type must be application/json, not {shown(kind)}"
+        return RefusedRequest(415, RpcError.invalid_request(reason))
+    coding = (headers.get("content-encoding") or "").strip().lower()
+    if coding not in ("", "identity"):
+        reason = f"Content-Encoding {shown(coding)} is not supported; send the body as it is"
+        return RefusedRequest(415, RpcError.invalid_request(reason), headers=((b"accept-encoding", b"identity"),))
+    return None
 
 
 def _unacceptable(required: str) -> RefusedRequest:

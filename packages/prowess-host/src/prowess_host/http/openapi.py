@@ -29,7 +29,7 @@ _REASONS: Final = {
     "404": "Unknown command.",
     "408": "The body did not arrive in time.",
     "413": "The body is too large.",
-    "415": "The body is not JSON.",
+    "415": "The body is not JSON, or is compressed.",
     "422": "The arguments or the envelope do not match the schema.",
     "429": "Too many calls of this client run; try again later.",
     "500": "The command has failed.",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from prowess.errors import ProwessError
 from prowess.frozen import frozen
+from prowess.settings.files import read_toml
 from prowess.worker.messages import RELEASE
 
 if TYPE_CHECKING:
@@ -138,10 +139,10 @@ def _project_table(root: Path) -> dict[str, Any]:
     path = root / "pyproject.toml"
     if not path.is_file():
         return {}
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8")).get("project", {})
-    except (ValueError, OSError) as error:
-        raise ProwessError(f"{path} cannot be read: {error}") from error
+    table = read_toml(path).get("project", {})
+    if not isinstance(table, dict):
+        raise ProwessError(f"{path}: project must be a table")
+    return cast("dict[str, Any]", table)
 
 
 def _relative(path: str, root: Path) -> str:
@@ -190,7 +191,7 @@ def _refuse_secrets(text: bytes, patterns: tuple[str, ...]) -> None:
     found = sorted(
         {
             key
-            for key, value in _texts(tomllib.loads(text.decode()))
+            for key, value in _texts(tomllib.loads(text.decode("utf-8-sig")))
             if value and (_is_secret(key, patterns) or _CREDENTIALS.search(value))
         }
     )

@@ -11,6 +11,7 @@ from dataclasses import asdict, fields
 from typing import Any, Final, cast
 
 from prowess.contracts.contract import Contract, Hints, Policies
+from prowess.contracts.names import wire_forms
 from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject
 from prowess.profiles.profile import BUILT_IN
@@ -60,7 +61,7 @@ def compare(before: Iterable[Contract], after: Iterable[Contract], profile: str 
 
 
 def _names(contract: Contract) -> tuple[str, ...]:
-    return contract.wire_name, contract.id, *contract.aliases
+    return contract.wire_name, contract.id, *contract.aliases, *wire_forms([contract], ())
 
 
 def _successor(contract: Contract, candidates: Iterable[Contract]) -> Contract | None:

@@ -23,6 +23,14 @@ function announce(text) {
 
 const shown = (value) => JSON.stringify(value, null, 2);
 
+// Numbers that JavaScript would change, such as ids of 64 bits, keep their digits where the browser is new enough.
+const isChanged = (value) => typeof value === "number" && !Number.isSafeInteger(value) && (Number.isInteger(value) || !Number.isFinite(value));
+const parsed = (text) => JSON.parse(text, (_name, value, context) => (isChanged(value) && context && JSON.rawJSON ? JSON.rawJSON(context.source) : value));
+const isRaw = (value) => Boolean(JSON.isRawJSON && JSON.isRawJSON(value));
+
+// Arguments may have any name, also those that every object of JavaScript has, such as `constructor`.
+const named = (values = {}) => Object.assign(Object.create(null), values);
+
 function took(seconds) {
   if (seconds === null || seconds === undefined) return "";
   if (seconds < 1) return `${(seconds * 1000).toFixed(seconds < 0.01 ? 1 : 0)} ms`;
@@ -31,7 +39,7 @@ function took(seconds) {
 
 async function ask(path, options = {}) {
   const answer = await fetch(path, options);
-  const data = (answer.headers.get("content-type") || "").includes("json") ? await answer.json() : { error: await answer.text() };
+  const data = (answer.headers.get("content-type") || "").includes("json") ? parsed(await answer.text()) : { error: await answer.text() };
   if (!answer.ok) throw new Error(data.error || answer.statusText);
   return data;
 }
@@ -85,7 +93,7 @@ const HINTS = {
   idempotentHint: ["idempotent", "not idempotent"], openWorldHint: ["open-world", "closed-world"],
 };
 
-function openCommand(command, values = {}, { keepFocus = false, note = "" } = {}) {
+function openCommand(command, values = named(), { keepFocus = false, note = "" } = {}) {
   state.command = command;
   state.call = null;
   openSection("command");
@@ -169,7 +177,7 @@ function field(name, written, root, required, value, index, { prefix = "field", 
     const long = schema.type === "string" && (typeof value === "string" && (value.includes("\n") || value.length > 80));
     input = long ? make("textarea", { id, rows: "4" })
       : make("input", { id, type: "text", inputmode: schema.type === "string" ? "text" : "decimal", autocomplete: "off", spellcheck: "false" });
-    input.value = value === undefined || value === null ? "" : String(value);
+    input.value = value === undefined || value === null ? "" : typeof value === "string" ? value : shown(value);
   } else {
     input = make("textarea", { id, rows: "3", spellcheck: "false", placeholder: schema.type === "array" ? "[…] as JSON" : "JSON" });
     input.value = value === undefined ? "" : shown(value);
@@ -188,9 +196,9 @@ function readForm() {
   if (state.raw) {
     const raw = find("#raw");
     try {
-      const value = JSON.parse(raw.value || "{}");
-      if (value === null || typeof value !== "object" || Array.isArray(value)) throw new Error("they must be an object, like {\"key\": 1}");
-      return { values: value, problems: [] };
+      const value = parsed(raw.value || "{}");
+      if (!isRecord(value)) throw new Error("they must be an object, like {\"key\": 1}");
+      return { values: named(value), problems: [] };
     } catch (error) {
       return { values: {}, problems: [{ input: raw, text: `The arguments are not valid: ${error.message}` }] };
     }
@@ -199,7 +207,7 @@ function readForm() {
 }
 
 function readFields(place) {
-  const values = {};
+  const values = named();
   const problems = [];
   for (const input of place.querySelectorAll("[data-name]")) {
     const { name, kind } = input.dataset;
@@ -211,7 +219,7 @@ function readFields(place) {
     }
     if (kind === "string") { values[name] = text; continue; }
     try {
-      values[name] = JSON.parse(text);
+      values[name] = parsed(text);
     } catch {
       if (kind === "any") values[name] = text;
       else problems.push({ input, text: `${name} must be ${kind === "integer" || kind === "number" ? "a number" : "JSON"}` });
@@ -360,7 +368,7 @@ function unboxed(structured) {
 }
 
 function same(text, data) {
-  try { return JSON.stringify(JSON.parse(text)) === JSON.stringify(data); } catch { return text === data; }
+  try { return JSON.stringify(parsed(text)) === JSON.stringify(data); } catch { return text === data; }
 }
 
 function personView(place, payload) {
@@ -382,13 +390,13 @@ function personView(place, payload) {
   if (!place.childNodes.length) place.append(make("p", { class: "hint" }, "The result is empty."));
 }
 
-const isRecord = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
+const isRecord = (value) => value !== null && typeof value === "object" && !Array.isArray(value) && !isRaw(value);
 const cell = (value) => (typeof value === "string" ? value : JSON.stringify(value));
 
 function dataView(data) {
   if (Array.isArray(data) && data.length && data.every(isRecord)) {
     const columns = [...new Set(data.flatMap(Object.keys))];
-    return tableView(columns, data.map((row) => columns.map((name) => (name in row ? cell(row[name]) : ""))));
+    return tableView(columns, data.map((row) => columns.map((name) => (Object.hasOwn(row, name) ? cell(row[name]) : ""))));
   }
   if (isRecord(data) && Object.keys(data).length) return tableView(["name", "value"], Object.entries(data).map(([name, value]) => [name, cell(value)]));
   return make("pre", { tabindex: "0" }, typeof data === "string" ? data : shown(data));
@@ -483,16 +491,16 @@ async function openStory(id, { keepFocus = false } = {}) {
 }
 
 function eventText({ kind, data }) {
-  if (kind === "progress") return `${data[0]}${data[1] === null ? "" : `/${data[1]}`}${data[2] ? ` ${data[2]}` : ""}`;
+  if (kind === "progress") return `${cell(data[0])}${data[1] === null ? "" : `/${cell(data[1])}`}${data[2] ? ` ${data[2]}` : ""}`;
   if (kind === "log") return `${data[0]}: ${typeof data[1] === "string" ? data[1] : JSON.stringify(data[1])}`;
   if (kind === "asked") return Object.values(data).join("; ");
   if (kind === "dropped") return `${data} more were dropped`;
-  return String(data);
+  return cell(data);
 }
 
 function again(call) {
   const command = state.commands.find((each) => each.id === call.command);
-  const values = { ...(call.arguments || {}) };
+  const values = named(call.arguments || {});
   const lacking = new Set(call.withheld.map((path) => path.split(/[.[]/)[0]));
   for (const name of lacking) delete values[name];
   const note = !lacking.size ? "" : lacking.has("*") ? "The record has no arguments of this call. Type them again." : `The record leaves out ${[...lacking].join(", ")}. Type these values again.`;
@@ -507,12 +515,12 @@ function follow() {
   source.addEventListener("state", (event) => {
     connection.textContent = "live";
     connection.classList.add("live");
-    showState(JSON.parse(event.data));
+    showState(parsed(event.data));
   });
-  source.addEventListener("asked", (event) => openQuestion(JSON.parse(event.data)));
-  source.addEventListener("call", (event) => addCall(JSON.parse(event.data)));
+  source.addEventListener("asked", (event) => openQuestion(parsed(event.data)));
+  source.addEventListener("call", (event) => addCall(parsed(event.data)));
   source.addEventListener("error", () => {
-    connection.textContent = "not connected: is prowess dev still running?";
+    connection.textContent = "not connected: is prowess dev still running? After a restart, open its new address";
     connection.classList.remove("live");
   });
 }
@@ -525,7 +533,8 @@ find("#decline").addEventListener("click", () => answerQuestion("decline"));
 find("#dismiss").addEventListener("click", () => answerQuestion("cancel"));
 find("#cancel").addEventListener("click", () => state.running && state.running.abort());
 find("#as-json").addEventListener("click", () => {
-  const { values } = readForm();
+  const { values, problems } = readForm();
+  if (showProblems(find("#form"), problems.filter(({ input }) => input.value !== ""))) return;  // these would be lost
   state.wantsRaw = !state.raw;
   buildForm(state.command.schema, values);
   state.wantsRaw = undefined;
