@@ -265,10 +265,8 @@ class LinkServer:
         if task not in self._given_up:
             self._given_up.add(task)
             task.add_done_callback(lambda _: self._ended(number))  # it may never begin, and so never end by itself
-            if not task.cancelling() and not is_closing(
-                task
-            ):  # a deadline cancels with respect for shields, unlike this
-                task.cancel(reason)
+            if not task.cancelling() and not is_closing(task):
+                task.cancel(reason)  # without respect for shields, unlike a deadline
         elif not is_closing(task):
             self.link.send(Kind.LINGERING, self._lingering())  # when the host asked, it may have closed objects
             task.cancel(reason)
