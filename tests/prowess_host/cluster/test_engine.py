@@ -243,10 +243,10 @@ async def test_engine_that_stops_answering_is_given_up(own_engine: FailingEngine
 
 
 async def fill(engine: EngineConnection) -> None:
-    """Publish until the network takes no more, and something waits behind that."""
+    """Publish until the network takes no more, and something waits behind that, or until the connection is given up."""
     assert engine._client is not None
     with anyio.fail_after(PATIENCE):
-        while engine._client.pending_data_size < 4_000_000:
+        while engine._client is not None and engine._client.pending_data_size < 4_000_000:
             engine.publish("filling", bytes(1_000_000))
             await anyio.lowlevel.checkpoint()
 
