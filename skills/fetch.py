@@ -133,9 +133,8 @@ async def get(
     """
     rules = Rules.of(settings)
     wanted = (rules, url, format, links)
-    reading, kept = (_kept_reading(wanted) if start else None), True
-    if reading is None:
-        reading, kept = await _read_page(Exchange(rules), url, raw=format == "raw", links=links), False
+    kept = _kept_reading(wanted) if start else None
+    reading = kept or await _read_page(Exchange(rules), url, raw=format == "raw", links=links)
     text = reading.text
     result = Page(url=reading.url, type=reading.type, text=text[start : start + max_chars])
     if reading.title:

@@ -467,9 +467,8 @@ class _Desk:
             return _response(
                 request.id, "retry", http, str(error), started, errors=errors, headers=headers, metadata=_about(request)
             )
-        work.task.add_done_callback(
-            partial(self._over, handle)
-        )  # first: the caller may go away while the others hear of it
+        # First, because the caller may go away while the others hear of it.
+        work.task.add_done_callback(partial(self._over, handle))
         if self._others is not None:
             await self._others.accepted(handle, caller, work.command, partial(self._lose, handle, work))
         return self._still(request, handle, started)

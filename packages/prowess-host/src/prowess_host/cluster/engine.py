@@ -124,13 +124,14 @@ class _Client(Client):
         """Called at every end. nats-py would report it after it has sent what waits, which may fail, or take for ever."""
         if not self.is_closed:
             self.on_end()
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                await super()._close(status, do_cbs)
-        except (OSError, TimeoutError):
-            transport: Any = self._transport
-            if transport is not None:  # closing it would also wait until everything is sent
-                transport._io_writer.transport.abort()  # noqa: SLF001 - nats-py offers nothing else
+        with contextlib.suppress(OSError):
+            await super()._close(status, do_cbs)
+
+    def abort(self) -> None:
+        """Drop the connection with all that still waits."""
+        writer: Any = getattr(self._transport, "_io_writer", None)  # nats-py offers nothing else
+        if writer is not None:
+            writer.transport.abort()
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         """Called with the first message of the server, before we send our credentials."""
@@ -233,8 +234,11 @@ class EngineConnection:
                     await self._lost.wait()
             finally:
                 self._set(None)
-                with contextlib.suppress(Exception):
-                    await asyncio.wait_for(client.close(), _PATIENCE)
+                try:
+                    with contextlib.suppress(Exception):
+                        await asyncio.wait_for(client.close(), _PATIENCE)
+                finally:
+                    client.abort()
             await asyncio.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 - spreads hosts that lost it together
             wait = min(2 * wait, _LONGEST_WAIT)
 

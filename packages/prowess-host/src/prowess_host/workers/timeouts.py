@@ -162,13 +162,9 @@ class Timeouts:
 
         A worker tells only how many they are. Calls that are cancelled all the time must not hide one that is stuck.
         """
-        if lingering > self._in_grace(worker):
+        if lingering > sum(each.calls for each in worker.given_up if each.until > worker.clock):
             return False
         return worker.clock < worker.given_up[0].until + self._host.cancel_grace * _HIDDEN
-
-    @staticmethod
-    def _in_grace(worker: Worker) -> int:
-        return sum(each.calls for each in worker.given_up if each.until > worker.clock)
 
     # Checking
 
