@@ -108,6 +108,12 @@ async def test_a_cancelled_call_has_its_grace_although_its_worker_is_starved(tmp
         await until(lambda: worker.state is State.GONE)
 
 
+async def go_on(worker: Worker, progress: Stepped, seconds: float) -> None:
+    """Let a worker run for so long, and answer what it was asked."""
+    progress.left = seconds
+    await until(lambda: (progress.left <= 0 and not worker.questioned) or not worker.gets_calls)
+
+
 async def test_a_call_that_is_cancelled_later_has_its_whole_grace(tmp_path: Path):
     """A worker tells how many calls go on, when it is asked about the first one. It may be the second."""
     async with inside(project(tmp_path)) as host:
@@ -117,16 +123,12 @@ async def test_a_call_that_is_cancelled_later_has_its_whole_grace(tmp_path: Path
         (worker,) = host.project.workers.pools.own.active
         worker.progress = progress = Stepped()
 
-        async def go_on(seconds: float) -> None:
-            progress.left = seconds
-            await until(lambda: (progress.left <= 0 and not worker.questioned) or not worker.gets_calls)
-
         host.cancel(nap)
         await until(lambda: len(worker.given_up) == 1)
-        await go_on(0.08)
+        await go_on(worker, progress, 0.08)
         host.cancel(late)
         await until(lambda: len(worker.given_up) == 3)  # the worker reports the thread of the second one as well
-        await go_on(0.06)
+        await go_on(worker, progress, 0.06)
         assert (State.READY, 3) == (worker.state, len(worker.given_up))
         (tmp_path / "late").touch()
         await until((tmp_path / "late_ended").exists)
@@ -141,16 +143,12 @@ async def test_a_call_that_times_out_later_has_its_whole_grace(tmp_path: Path):
         (worker,) = host.project.workers.pools.own.active
         worker.progress = progress = Stepped()
 
-        async def go_on(seconds: float) -> None:
-            progress.left = seconds
-            await until(lambda: (progress.left <= 0 and not worker.questioned) or not worker.gets_calls)
-
         host.cancel(nap)
         await until(lambda: len(worker.given_up) == 1)
-        await go_on(0.08)
+        await go_on(worker, progress, 0.08)
         assert "timeout" == (await host.call("t_late", gate=str(tmp_path / "late")))["_meta"]["prowess/kind"]
         await until(lambda: len(worker.given_up) == 2)
-        await go_on(0.06)
+        await go_on(worker, progress, 0.06)
         assert (State.READY, 2) == (worker.state, len(worker.given_up))
         (tmp_path / "late").touch()
         await until((tmp_path / "late_ended").exists)
