@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
+import os
+import signal
+import socket
 import time
 from pathlib import Path
 
+import pytest
 from anyio import fail_after
 from inside import Inside, inside
 from patience import PATIENCE
@@ -13,6 +19,8 @@ from piped import make_project, result, until
 
 from prowess.settings.settings import Settings
 from prowess.worker.progress import Progress, Thread
+from prowess_host.workers import timeouts
+from prowess_host.workers.jobs import Job
 from prowess_host.workers.lifecycle import State
 from prowess_host.workers.supervisor import Supervisor
 from prowess_host.workers.worker import Worker
@@ -42,6 +50,12 @@ SKILL = """
     async def nap(began: str) -> None:
         Path(began).touch()
         await asyncio.sleep(3600)
+"""
+
+TELL = """
+    @skill_command(timeout=60)
+    def tell(size: int) -> str:
+        return "x" * size
 """
 
 
@@ -135,8 +149,9 @@ async def test_a_call_that_is_cancelled_later_has_its_whole_grace(tmp_path: Path
         assert State.READY is worker.state
 
 
-async def test_a_call_that_times_out_later_has_its_whole_grace(tmp_path: Path):
+async def test_a_call_that_times_out_later_has_its_whole_grace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Its worker gives it up by itself, and reports one more. The question about the first one must not cost it its worker."""
+    monkeypatch.setattr(timeouts, "_LATE", PATIENCE)  # else the host may give it up first
     async with inside(project(tmp_path)) as host:
         nap = host.start_call("t_nap", began=str(tmp_path / "nap"))
         await until((tmp_path / "nap").exists)
@@ -189,20 +204,62 @@ async def test_the_neighbours_of_a_call_that_does_not_end_have_their_grace_altho
         assert "held" == (await result(neighbour))["content"][0]["text"]
 
 
-async def test_an_answer_that_came_while_the_host_stood_still_is_passed_on(tmp_path: Path):
+async def begin_to_tell(host: Inside, size: int) -> tuple[asyncio.Future, Worker, Job]:
+    """A call whose answer has come to the host, which has not read it: that of a long one in part. Its time is up."""
+    await host.text("t_tell", size=1)
+    answer = host.start_call("t_tell", size=size)
+    (worker,) = host.project.workers.pools.own.active
+    await until(lambda: worker.jobs)
+    ((_, job),) = worker.jobs.items()
+    latest = time.monotonic() + PATIENCE
+    while time.monotonic() < latest:
+        with contextlib.suppress(BlockingIOError):
+            if len(worker.process._sock.recv(size, socket.MSG_PEEK)) >= min(size, 100_000):
+                break
+        time.sleep(0.01)  # noqa: ASYNC251 - the loop stands still
+    job.due = 0.0
+    return answer, worker, job
+
+
+async def test_an_answer_that_came_while_the_host_stood_still_is_passed_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     """Although the time of its call is up when the host goes on, and it takes several reads."""
-    done = tmp_path / "done"
-    body = f"@skill_command(timeout=3)\ndef tell() -> str:\n    open({str(done)!r}, 'w').close()\n    return 'x' * 600_000\n"
-    async with inside(make_project(tmp_path, t=f"{body}\n@skill_command\ndef say() -> None: ...\n")) as host:
-        await host.text("t_say")
-        answer = host.start_call("t_tell")
-        (worker,) = host.project.workers.pools.own.active
-        await until(lambda: worker.jobs)
-        ((_, job),) = worker.jobs.items()
-        latest = time.monotonic() + PATIENCE
-        while (not done.exists() or time.monotonic() < job.due + 1) and time.monotonic() < latest:
+    monkeypatch.setattr(timeouts, "_ARRIVING", 0.0)
+    monkeypatch.setattr(timeouts, "_READING", PATIENCE)
+    async with inside(make_project(tmp_path, t=TELL)) as host:
+        (worker,) = await until(lambda: host.project.workers.pools.own.active)
+        worker.process.link._chunk = bytearray(1000)
+        answer, worker, _ = await begin_to_tell(host, size=10_000)
+        clocks = host.project.workers._timeouts
+        while time.monotonic() < clocks._next + 2 * clocks._often:
             time.sleep(0.01)  # noqa: ASYNC251 - the loop stands still
+        assert "x" * 10_000 == (await result(answer))["content"][0]["text"]
+
+
+async def test_the_rest_of_an_answer_may_come_after_the_time_of_its_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A long one takes its time, most of all if the worker gets no processor."""
+    monkeypatch.setattr(timeouts, "_ARRIVING", math.inf)
+    async with inside(make_project(tmp_path, t=TELL)) as host:
+        answer, worker, _ = await begin_to_tell(host, size=600_000)
+        os.kill(worker.process.pid, signal.SIGSTOP)
+        await until(lambda: worker.pings)  # with every ping, all calls are looked at
+        assert not answer.done()
+        os.kill(worker.process.pid, signal.SIGCONT)
         assert "x" * 600_000 == (await result(answer))["content"][0]["text"]
+
+
+async def test_an_answer_that_does_not_go_on_ends_with_its_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A worker may stand still in the middle of it."""
+    monkeypatch.setattr(timeouts, "_ARRIVING", 0.0)
+    async with inside(make_project(tmp_path, t=TELL)) as host:
+        answer, worker, job = await begin_to_tell(host, size=600_000)
+        os.kill(worker.process.pid, signal.SIGSTOP)
+        job.due = time.monotonic()
+        assert "t.tell timed out after 60 s" == (await result(answer))["content"][0]["text"]
+        os.kill(worker.process.pid, signal.SIGCONT)
 
 
 async def test_the_first_list_does_not_wait_for_a_worker_that_never_runs(tmp_path: Path):

@@ -126,6 +126,11 @@ class FrameReader:
         _, _, head, body = _HEADER.unpack_from(self._rest)
         return head + body
 
+    @property
+    def number(self) -> int:
+        """The number of the call of an incomplete frame; 0 without one."""
+        return _HEADER.unpack_from(self._rest)[1] if len(self._rest) >= _SIZE else 0
+
 
 def _cut(data: bytes | memoryview) -> tuple[list[Frame], int]:
     """The complete frames at the beginning, and their number of bytes."""
@@ -229,6 +234,10 @@ class Link(asyncio.BufferedProtocol):
         """Read again after `hold`."""
         if self._transport is not None:
             self._transport.resume_reading()
+
+    def is_receiving(self, number: int) -> bool:
+        """Whether a frame about this call has arrived in part."""
+        return self._reader.number == number
 
     def stop_reading(self) -> None:
         """Stop reading from the other end."""

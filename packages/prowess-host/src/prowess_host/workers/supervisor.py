@@ -76,7 +76,9 @@ class Supervisor:
         self.pools = Pools(settings, spawn, self._made_pool)
         """The workers, by placement."""
         self._backoff = BackOff(self._now)
-        self._timeouts = Timeouts(self.pools, settings.own.host, jobs=self._jobs, on_overdue=self._overdue)
+        self._timeouts = Timeouts(
+            self.pools, settings.own.host, jobs=self._jobs, arrives=self._arrives, on_overdue=self._overdue
+        )
         self.admission = Admission(self.pools, settings.own.host, dispatch=self._dispatch, refuse=self._refuse)
         """The calls that wait for places."""
         self.generations = Generations(self.pools, self._timeouts, self._backoff, on_adopted=self.admission.release)
@@ -278,6 +280,11 @@ class Supervisor:
         if worker is not None:
             worker.process.send(Kind.CANCEL, job.number, head)
             self._timeouts.watch_given_up(worker, job, partial(self.admission.free_slot, job), has_begun=has_begun)
+
+    def _arrives(self, job: Job) -> bool:
+        """Whether a part of the answer to a job has arrived."""
+        worker = self._running.get(job)
+        return worker is not None and worker.process.link.is_receiving(job.number)
 
     def _overdue(self, job: Job) -> None:
         """Answer a job that is overdue, and check its worker."""

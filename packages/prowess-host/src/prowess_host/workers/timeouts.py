@@ -30,6 +30,8 @@ _LATE: Final = 0.1
 """Seconds that a worker gets to answer itself after a call has timed out."""
 _READING: Final = 0.1
 """Seconds for reading messages that have arrived while the host stood still."""
+_ARRIVING: Final = 5.0
+"""Seconds that the rest of an answer gets to arrive. A long one may take some time on a busy machine."""
 _SLOW: Final = 1 / 24
 """The part of the limit after which an import is reported: 5 of 120 seconds."""
 _HIDDEN: Final = 4
@@ -39,7 +41,10 @@ _BLAMED: Final = 3
 
 
 class Timeouts:
-    """The clocks of the jobs of one host, and of its workers. `jobs` returns the unfinished jobs."""
+    """The clocks of the jobs of one host, and of its workers.
+
+    `jobs` returns the unfinished jobs, and `arrives` whether a part of the answer to one has arrived.
+    """
 
     def __init__(
         self,
@@ -47,10 +52,12 @@ class Timeouts:
         host: HostSettings,
         *,
         jobs: Callable[[], Collection[Job]],
+        arrives: Callable[[Job], bool],
         on_overdue: Callable[[Job], None],
     ) -> None:
         self._pools = pools
         self._jobs = jobs
+        self._arrives = arrives
         self._on_overdue = on_overdue
         self._loop = asyncio.get_running_loop()
         self._now = self._loop.time
@@ -186,7 +193,7 @@ class Timeouts:
         self._stood_still = not self._stood_still and now > expected + self._often
         due = now + self._often
         for job in self._jobs():
-            if job.due > now or self._stood_still:
+            if job.due > now or self._stood_still or (now < job.due + _ARRIVING and self._arrives(job)):
                 due = min(due, max(job.due, now + _READING))
             elif not job.over:
                 self._on_overdue(job)
