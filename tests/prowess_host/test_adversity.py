@@ -6,11 +6,14 @@ import contextlib
 import itertools
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from inside import inside
 from piped import Message, hosted, make_project, result, write_skill
+from refused import TOO_LARGE
 
 SAY = """
 @skill_command
@@ -152,6 +155,38 @@ async def test_without_proc_everything_works(tmp_path: Path):
         assert "exit code 3" in await host.text("a_die")
         assert "hello" == await host.text("a_say")
         assert 0 == await host.leave()
+
+
+NO_THREADS = f"""
+import runpy, sys, threading
+threading.stack_size({TOO_LARGE})
+sys.argv = sys.argv[3:]
+runpy.run_module("prowess_host", run_name="__main__", alter_sys=True)
+"""
+
+
+async def test_a_host_that_may_start_no_threads_serves(tmp_path: Path):
+    """A client that reads slowly gets everything too. What is missing is on stderr."""
+    body = f"{SAY}\n@skill_command\ndef die() -> str:\n    os._exit(3)\n"
+    make_project(tmp_path, a=body)
+    async with hosted(tmp_path, through=[sys.executable, "-c", NO_THREADS]) as host:
+        assert ["a_die", "a_say"] == await host.tools()
+        assert "exit code 3" in await host.text("a_die")
+        assert "x" * 1_000_000 == await host.text("a_say", text="x" * 1_000_000)
+        await host.heard("saves are not noticed: the system lets this process start no more threads")
+        assert 0 == await host.leave()
+        assert "calls cannot be recorded at the moment" in host.stderr
+        assert "Traceback" not in host.stderr
+
+
+async def test_a_worker_that_may_start_no_threads_says_so(tmp_path: Path):
+    """To those who need one."""
+    body = (
+        f"threading.stack_size({TOO_LARGE})\n{SAY}\n@skill_command\nasync def think() -> str:\n    return 'thought'\n"
+    )
+    async with inside(make_project(tmp_path, a=body)) as host:
+        assert "no thread can be started for it" in await host.text("a_say")
+        assert "thought" == await host.text("a_think")
 
 
 async def test_a_million_reports_of_progress_stop_nobody(tmp_path: Path):

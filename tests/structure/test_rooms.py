@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # the lines above it; what stands in one line does not know each other. A new folder has to choose its place here.
 ROOMS: dict[str, str] = {
     "prowess": """
-        errors jsontypes frozen patterns
+        errors jsontypes frozen patterns daemons
         settings
         schemas
         contracts

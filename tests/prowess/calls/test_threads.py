@@ -17,10 +17,12 @@ from typing import Any
 import anyio
 import pytest
 from patience import PATIENCE
+from refused import no_more_threads
 from tests.prowess.embedded import until
 
 from prowess.calls import threads as module
 from prowess.calls.threads import Raised, Threads
+from prowess.errors import SkillError
 
 
 class Held:
@@ -275,3 +277,63 @@ async def test_a_child_that_a_function_has_forked_ends_when_the_function_does(er
         return -1
 
     assert code == await Threads(1).run(fork)
+
+
+# A system that refuses threads
+
+
+async def test_a_job_without_a_thread_is_refused_with_the_way_out():
+    """It can be tried again. A job of a lane as well."""
+    for runner in (Threads(2), Threads(2).lane("calls")):
+        with no_more_threads(), pytest.raises(Raised) as raised:
+            await runner.run(lambda: 1)
+        assert isinstance(raised.value.error, SkillError)
+        assert raised.value.error.retryable
+        assert "ulimit -u" in str(raised.value.error)
+        assert 1 == await runner.run(lambda: 1)
+
+
+async def test_a_job_that_gets_no_thread_of_its_own_waits_for_another_one():
+    threads = Threads(2)
+    job = Job()
+    first = asyncio.ensure_future(threads.run(job))
+    await begun(job)
+    with no_more_threads():
+        second = asyncio.ensure_future(threads.run(lambda: 2))
+        await asyncio.sleep(0)
+    assert not second.done()
+    job.may_end.set()
+    assert [None, 2] == await asyncio.gather(first, second)
+
+
+async def test_a_job_that_waits_goes_on_when_an_abandoned_thread_ends():
+    """None could be started in its place."""
+    threads = Threads(1)
+    job = Job()
+    first = asyncio.ensure_future(threads.run(job))
+    await begun(job)
+    second = asyncio.ensure_future(threads.run(lambda: 2))
+    await asyncio.sleep(0)
+    with no_more_threads():
+        first.cancel()
+        await asyncio.wait([first])
+    job.may_end.set()
+    with anyio.fail_after(PATIENCE):
+        assert 2 == await second
+
+
+async def test_what_is_left_over_is_cleaned_up_without_a_thread(monkeypatch: pytest.MonkeyPatch):
+    """In the thread of the loop, because nothing else is there."""
+    monkeypatch.setattr(module, "_IDLE", 0.001)
+    threads = Threads(1)
+    cleaned: list[Any] = []
+    task = asyncio.ensure_future(threads.run(lambda: 1, late=cleaned.append))
+    await asyncio.sleep(0)
+    latest = time.monotonic() + PATIENCE
+    while threads._running and time.monotonic() < latest:  # nobody hears of the result before the loop goes on
+        time.sleep(0.001)  # noqa: ASYNC251 - as above
+    with no_more_threads():
+        task.cancel()
+        await asyncio.wait([task])
+        threads.lane("end").post(lambda: cleaned.append(2))
+    assert [1, 2] == cleaned

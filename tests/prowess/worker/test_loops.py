@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import errno
 import selectors
 import socket
 import threading
@@ -241,5 +242,12 @@ def test_the_selector_of_a_loop_can_be_used_without_one(pair: tuple[socket.socke
         assert [ours] == [key.fileobj for key, _ in selector.select()]
 
 
-def test_there_is_a_processor():
+def test_there_is_a_processor(monkeypatch: pytest.MonkeyPatch):
+    """Also where a sandbox does not let a process ask."""
     assert processors() > 0
+    monkeypatch.setattr("os.sched_getaffinity", refuse, raising=False)
+    assert processors() > 0
+
+
+def refuse(_pid: int) -> None:
+    raise PermissionError(errno.EPERM, "Operation not permitted")

@@ -15,6 +15,7 @@ from contextvars import copy_context
 
 import pytest
 from patience import PATIENCE
+from refused import no_more_threads
 
 from prowess.worker import output
 from prowess.worker.output import Outlet, Printer
@@ -243,6 +244,16 @@ def test_a_record_that_fits_again_comes_after_what_is_said_of_the_lost_ones(pipe
     outlet.send(b"\x1et\x1f%b\n\x1d" % (b"b" * 60))
     outlet.send(b"\x1et\x1fc\n\x1d")
     assert ["a" * 60 + "\n", "1 pieces", "c\n"] == [text.partition(" of")[0] for _, text in pipe.records(b"c\n")]
+
+
+def test_what_no_thread_can_wait_with_is_lost_and_that_is_told(pipe: Pipe):
+    pipe.fill()
+    outlet = Outlet(pipe.writing)
+    with no_more_threads():
+        outlet.send(b"\x1et\x1flost\n\x1d")
+    outlet.send(b"\x1et\x1fkept\n\x1d")
+    told = [text.partition(" of")[0] for _, text in pipe.records(b"kept\n")]
+    assert ["1 pieces", "kept\n"] == told
 
 
 def test_a_thread_waits_for_room(pipe: Pipe):

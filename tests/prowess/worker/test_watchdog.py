@@ -9,6 +9,7 @@ import time
 import pytest
 from anyio import fail_after
 from patience import PATIENCE
+from refused import no_more_threads
 
 from prowess.worker.progress import Thread
 from prowess.worker.watchdog import Watchdog, _location
@@ -79,3 +80,8 @@ async def test_a_loop_that_waits_for_a_processor_is_not_blocked(
 async def test_a_watchdog_without_a_loop_in_that_thread_still_says_something(caplog: pytest.LogCaptureFixture):
     """The thread may have gone."""
     assert "an unknown place" == _location(-1)
+
+
+async def test_a_watchdog_without_a_thread_says_what_is_missing():
+    with no_more_threads(), pytest.raises(ChildProcessError, match="ulimit -u"):
+        Watchdog().start()

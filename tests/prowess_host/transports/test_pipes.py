@@ -18,6 +18,7 @@ import pytest
 from anyio import fail_after
 from patience import PATIENCE
 from piped import until
+from refused import no_more_threads
 
 from prowess_host.cli.main import _LAST_WORDS
 from prowess_host.stderr import Complaints
@@ -162,6 +163,27 @@ async def test_a_client_that_reads_slowly_gets_everything_at_the_end():
         writer = Writer(writing, lambda: None)
         writer.write(b"x" * 300_000)
         assert not await asyncio.to_thread(writer.flush, 0.01)
+
+
+async def test_a_client_that_reads_slowly_gets_everything_without_a_thread():
+    """Now and then the loop writes what there is room for. At the end, one that has stopped is not waited for."""
+    sizes = (300_000, 10, 200_000)
+    with pipe() as (reading, writing), no_more_threads():
+        os.set_blocking(reading, False)
+        writer = Writer(writing, lambda: None)
+        for size in sizes:
+            writer.write(b"x" * size)
+        got = 0
+        with fail_after(PATIENCE):
+            while got < 400_000:
+                await asyncio.sleep(0.001)
+                with contextlib.suppress(BlockingIOError):
+                    got += len(os.read(reading, 65536))
+        assert not writer.flush(0.0)
+        while got < sum(sizes):
+            writer.flush(0.01)
+            got += len(os.read(reading, 65536))
+        assert writer.flush(0.0)
 
 
 async def test_what_goes_together_is_written_at_the_end_of_the_turn():

@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from prowess.daemons import start_thread
+
 __all__ = ["Complaints", "Room", "complaints", "write_all", "write_some"]
 
 
@@ -143,8 +145,7 @@ class Complaints(io.TextIOBase):
             self._size -= len(dropped)
             self._dropped += _lines(dropped)
         if not self._draining:
-            self._draining = True
-            threading.Thread(target=self._drain, name="prowess-stderr", daemon=True).start()
+            self._draining = start_thread("prowess-stderr", self._drain) is not None
 
     def _drain(self) -> None:
         while True:

@@ -19,6 +19,8 @@ from collections.abc import Callable, Generator, Hashable
 from typing import Any, Final, NoReturn, Protocol, cast
 
 from prowess.calls.closing import allow_closing, end_closing
+from prowess.daemons import NO_THREAD, start_thread
+from prowess.errors import SkillError
 
 __all__ = ["Inline", "Lane", "Raised", "ThreadRunner", "Threads", "is_stuck", "stuck"]
 
@@ -230,19 +232,23 @@ class Threads:
                 self._idle.pop().jobs.put(job)  # the last active one, so that the others can idle out
                 return
             if not self._inline:
-                if self._running < self._most:
-                    self._start(job)
-                else:
-                    self._waiting.append(job)
+                if self._running < self._most and self._start(job):
+                    return
+                if not self._running:
+                    raise Raised(SkillError(f"no thread can be started for it: {NO_THREAD}", retryable=True))
+                self._waiting.append(job)
                 return
         job.result = job.perform()
         job.wake()
 
-    def _start(self, job: _Job) -> None:
+    def _start(self, job: _Job) -> bool:
+        """Start a thread for a job. Returns `False` if the system refuses it."""
         worker = _Worker()
         worker.jobs.put(job)  # as an argument of the thread, the job would be kept until the thread ends
-        threading.Thread(target=self._work, args=(worker,), name="prowess", daemon=True).start()
+        if start_thread("prowess", self._work, worker) is None:
+            return False
         self._running += 1
+        return True
 
     def _abandon(self, job: _Job) -> None:
         """Handle a cancelled caller: drop the job if it has not begun, abandon its thread if it runs, else dispose of its value."""
@@ -250,7 +256,10 @@ class Threads:
             if job.result is None:
                 self._mark_abandoned(job)
                 return
-        self._begin(_Job(job.dispose, _ignore, job.label))
+        try:
+            self._begin(_Job(job.dispose, _ignore, job.label))
+        except Raised:  # no thread can be started
+            job.dispose()
 
     def _mark_abandoned(self, job: _Job) -> None:
         job.abandoned = True
@@ -259,8 +268,12 @@ class Threads:
         elif job.begun:
             self.abandoned.add(id(job))
             self._running -= 1
-            if self._waiting:
-                self._start(self._waiting.popleft())
+            self._start_waiting()
+
+    def _start_waiting(self) -> None:
+        """Start a thread in place of an abandoned one."""
+        if self._waiting and self._running < self._most and self._start(self._waiting[0]):
+            self._waiting.popleft()
 
     def _work(self, worker: _Worker) -> None:
         job: _Job | None = worker.jobs.get()
@@ -298,6 +311,7 @@ class Threads:
         job.dispose()
         with self._lock:
             self.abandoned.remove(id(job))
+            self._start_waiting()  # the system may have refused it before
         end_closing(id(job))
 
     def _next(self, worker: _Worker) -> _Job | None:
@@ -354,7 +368,10 @@ class Lane:
 
     def post(self, function: Callable[[], Any]) -> None:
         """Run a function after the earlier ones, without waiting for it. Its exceptions are logged."""
-        self._submit(lambda: _run_logged(function, self._label))
+        try:
+            self._submit(lambda: _run_logged(function, self._label))
+        except Raised:  # no thread can be started
+            _run_logged(function, self._label)
 
     def allow_closing(self, seconds: float) -> None:
         """Do not count an abandoned thread as stuck for some seconds, because its function has ended."""

@@ -20,6 +20,7 @@ from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 
 from prowess.calls.deadline import TIMED_OUT
 from prowess.calls.outcome import Outcome
+from prowess.daemons import start_thread
 from prowess.errors import named_error
 from prowess.hookspecs import CallInfo, hookimpl
 
@@ -187,7 +188,7 @@ class _Export:
         self._changed = threading.Condition()
         self._asked = self._done = 0
         """The numbers of the last request, and of the last one that is served."""
-        threading.Thread(target=self._run, name="prowess-telemetry", daemon=True).start()
+        start_thread("prowess-telemetry", self._run)
 
     def soon(self) -> int:
         """Ask for an export. Returns the number of the request."""

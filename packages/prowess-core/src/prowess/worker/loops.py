@@ -57,10 +57,25 @@ class _Selector(Attentive):
         return [event for event in events if registered.get(event[0].fd) is event[0]]
 
 
+class _Loop(asyncio.SelectorEventLoop):
+    """Does with as many threads as the system allows."""
+
+    _has_executor = False
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> asyncio.Future[Any]:
+        """Like that of asyncio."""
+        if executor is None and not self._has_executor:
+            from prowess.worker.executor import Executor  # takes a millisecond, and a short host needs no threads
+
+            self.set_default_executor(Executor(thread_name_prefix="asyncio"))
+            self._has_executor = True
+        return super().run_in_executor(executor, func, *args)
+
+
 def new_loop() -> asyncio.AbstractEventLoop:
     """An event loop for one end of the link, for a process that does little else."""
     selector = _Selector(never=processors() == 1)
-    loop = asyncio.SelectorEventLoop(selector)
+    loop = _Loop(selector)
     loop.time = time.monotonic  # the same clock, without a function of Python around it
     if vars(loop).keys() >= _STATE:
         selector.loop = vars(loop)
@@ -69,4 +84,7 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 def processors() -> int:
     """How many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        return len(os.sched_getaffinity(0))
+    except (AttributeError, OSError):  # another system, or a sandbox
+        return os.cpu_count() or 1

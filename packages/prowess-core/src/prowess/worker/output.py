@@ -17,6 +17,8 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Final
 
+from prowess.daemons import start_thread
+
 __all__ = [
     "END",
     "LABEL_END",
@@ -173,7 +175,10 @@ class Outlet:
                 self._waiting.append(group)
         else:
             self._waiting.append(group)
-            threading.Thread(target=self._drain, name="prowess-output", daemon=True).start()
+            if start_thread("prowess-output", self._drain) is None:  # nothing would write it
+                self._waiting.clear()
+                self._size -= len(group.data)
+                self._lost += group.pieces
 
     def _report_lost(self) -> None:
         if self._lost:

@@ -623,12 +623,12 @@ async def serve_begun(
         settings = _settings(root, begin)
         share = Share(begin.get("only"), begin.get("without", ()), begin.get("sent", {}), settings.sandbox.packages())
         runtime = Runtime(root, settings=settings, on_import=Imports(board), share=share)
+        watchdog = Watchdog(runtime.settings.own.host.stall_limit, board.beat)
+        watchdog.start()
     except Exception as error:  # noqa: BLE001 - reported to the host
         _log.error("%s", message_of(error))
         await _fail(sock, message_of(error))
         return 1
-    watchdog = Watchdog(runtime.settings.own.host.stall_limit, board.beat)
-    watchdog.start()
     worker = LinkServer(runtime, board, watchdog, begin.get("mark", ""), begin.get("shares", ""))
     with runtime.as_current():  # for every call, whose context is a copy of this one
         await worker.listen(sock)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from prowess.daemons import NO_THREAD, start_thread
 from prowess.worker.progress import Progress, Thread, threads_of
 
 __all__ = ["Watchdog"]
@@ -40,10 +41,11 @@ class Watchdog:
         """The same, for this loop alone."""
 
     def start(self) -> None:
-        """Watch the running loop of this thread."""
+        """Watch the running loop of this thread. Raises `ChildProcessError` if the system refuses a thread."""
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        threading.Thread(target=self._watch, name="prowess-watch", daemon=True).start()
+        if start_thread("prowess-watch", self._watch) is None:
+            raise ChildProcessError(NO_THREAD)
 
     def wake(self) -> None:
         """Called when a call begins."""

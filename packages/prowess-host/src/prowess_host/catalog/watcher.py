@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from prowess.daemons import NO_THREAD, can_start_threads, start_thread
 from prowess.settings.paths import ConfigPaths
 from prowess.skills.folders import TreeFolder, out_of_files, walk
 from prowess.skills.stamps import Stamp, stamp
@@ -80,7 +81,9 @@ class Watcher:
 
     def start(self) -> None:
         """Read the current state. Later changes count, also those before `poll`."""
-        threading.Thread(target=self._watch, name="prowess-files", daemon=True).start()
+        if start_thread("prowess-files", self._watch) is None:
+            _log.warning("saves are not noticed: %s", NO_THREAD)
+            self.ready.set()
 
     def poll(self) -> None:
         """Poll the files from now on, and call `on_notice`."""
@@ -182,9 +185,14 @@ class Watcher:
             recursive=False,  # a recursive watch follows every link, also one to a whole disk
             ignore_permission_denied=True,
         )
+        began = False
 
         def wait() -> bool:
             """Wait once. After a failure, poll: the exhausted generator would return at once for ever."""
+            nonlocal began
+            began = began or can_start_threads()
+            if not began:  # the library would end this process
+                return self._rest()
             try:
                 return bool(next(changes))
             except StopIteration:

@@ -22,13 +22,13 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import prowess
+from prowess.daemons import start_thread
 from prowess.errors import SettingsError
 from prowess.frozen import frozen
 from prowess.settings.limits import LOOPBACK, VARIABLE, Limits
@@ -411,7 +411,7 @@ def _private_folder() -> tuple[Path, int]:
 
 @functools.cache
 def _begin_to_remove(folder: str) -> None:
-    threading.Thread(target=remove_left_behind, args=(folder,), name="prowess-left-behind", daemon=True).start()
+    start_thread("prowess-left-behind", remove_left_behind, folder)
 
 
 def remove_left_behind(folder: str) -> None:

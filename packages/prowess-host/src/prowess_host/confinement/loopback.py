@@ -21,6 +21,8 @@ import threading
 from pathlib import Path
 from typing import Final
 
+from prowess.daemons import NO_THREAD, start_thread
+
 __all__ = ["Connections", "is_loopback", "why_not"]
 
 _MOST: Final = 64
@@ -79,7 +81,8 @@ class Connections:
     def __init__(self) -> None:
         self._ours, self._theirs = socket.socketpair()
         self._free = threading.BoundedSemaphore(_MOST)
-        threading.Thread(target=self._serve, name="prowess-connections", daemon=True).start()
+        if start_thread("prowess-connections", self._serve) is None:
+            raise OSError(errno.EAGAIN, NO_THREAD)
 
     @property
     def theirs(self) -> int:
@@ -124,7 +127,11 @@ class Connections:
             return
         # The listener may be closed before a slow connection is made: the thread has its own.
         asker = os.dup(listener)
-        threading.Thread(target=self._connect, args=(asker, number, copy, address), daemon=True).start()
+        if start_thread("prowess-connection", self._connect, asker, number, copy, address) is None:
+            _answer(asker, number, errno.EAGAIN)
+            os.close(copy)
+            os.close(asker)
+            self._free.release()
 
     def _connect(self, listener: int, number: int, copy: int, address: bytes) -> None:
         try:

@@ -12,12 +12,12 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
+from prowess.daemons import NO_THREAD, start_thread
 from prowess.frozen import frozen
 from prowess.settings.keys import OwnSettings
 from prowess.skills.discovery import Source, lock_of
@@ -204,7 +204,9 @@ class _Helper:
         except OSError as error:
             self._over.set_result(f"{cache} cannot be used, or {sys.executable} cannot be run: {error}")
             return
-        threading.Thread(target=self._read, args=(self._process,), name="prowess-build", daemon=True).start()
+        if start_thread("prowess-build", self._read, self._process) is None:
+            self.end()
+            self._over.set_result(NO_THREAD)
 
     def end(self) -> None:
         """Kill the helper with all its children."""

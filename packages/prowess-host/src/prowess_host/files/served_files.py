@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from prowess.contracts.catalog import Failure
 from prowess.contracts.visible import visible
+from prowess.daemons import NO_THREAD, can_start_threads, start_thread
 from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject
 from prowess_host.files.folders import LARGEST, FoundFile, list_files, read_file, read_pattern
@@ -267,7 +268,9 @@ class ServedFiles:
         self.is_used = self.is_used or bool(self._sources())
         if self.is_used and not self._started:
             self._started = True
-            threading.Thread(target=self._watch, args=(call_soon,), name="prowess-resources", daemon=True).start()
+            if start_thread("prowess-resources", self._watch, call_soon) is None:
+                self._publish(look(self._sources()))
+                _log.warning("changes of the project's files are not noticed: %s", NO_THREAD)
 
     def stop(self) -> None:
         """Stop watching."""
@@ -300,6 +303,8 @@ class ServedFiles:
             return self._stop.wait
 
         def wait(seconds: float) -> object:
+            if not can_start_threads():  # the library would end this process
+                return self._stop.wait(seconds)
             try:
                 changes = watch(
                     *folders,

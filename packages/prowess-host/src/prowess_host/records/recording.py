@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from prowess.contracts.contract import Contract
+from prowess.daemons import NO_THREAD, start_thread
 from prowess.jsontypes import JsonObject, encodable
 from prowess.worker.heap import LARGE, give_back_soon, share_one_heap
 from prowess_host.records.events import Events
@@ -386,8 +387,10 @@ class Recorder:
         self._put((states, secrets))
         if self._thread is None:
             share_one_heap()  # another heap would keep the memory of large results
-            self._thread = threading.Thread(target=self._run, name="prowess-records", daemon=True)
-            self._thread.start()
+            self._thread = start_thread("prowess-records", self._run)
+            if self._thread is None and not self._lost:
+                self._lost = True
+                _log.warning("calls cannot be recorded at the moment: %s", NO_THREAD)
 
     def _put(self, batch: tuple[list[CallState], list[str]] | None) -> None:
         self._batches.append(batch)

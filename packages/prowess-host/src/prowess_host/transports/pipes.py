@@ -16,8 +16,9 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
+from prowess.daemons import start_thread
 from prowess.worker.heap import LARGE, give_back_soon
 from prowess.worker.output import reopened
 from prowess_host.stderr import Room, write_some
@@ -33,6 +34,8 @@ _MOST_BACKLOG: Final = 64 * 1024 * 1024
 """Bytes that may wait for a client. Above that, the host stops reading from the client."""
 _SMALL: Final = 16 * 1024
 """Largest message that is held back to be joined with others. Copying larger ones costs more than it saves."""
+_AGAIN: Final = 0.01
+"""Seconds between two attempts to write to a slow client, where the system refuses a thread that waits for it."""
 _LONGEST_FLUSH: Final = 60.0
 """Seconds that a client gets at the end to read the rest, if it keeps reading."""
 _MOST_AT_ONCE: Final = 256 * 1024
@@ -118,6 +121,10 @@ class Writer:
         self.backlog = 0
         """The number of bytes that the client has not read."""
         self._thread: threading.Thread | None = None
+        self._has_no_thread = False
+        """Whether the system has refused a thread, so that the loop writes what waits."""
+        self._left = memoryview(b"")
+        """The rest of the line that is being written without a thread."""
         self._broken = False
         self._loop = asyncio.get_running_loop()
         mode = os.fstat(fd).st_mode
@@ -178,7 +185,7 @@ class Writer:
         """
         self._release()
         if self._thread is None:
-            return True
+            return self._flush_without_thread(seconds)
         self._queue.put(None)
         end, before = time.monotonic() + _LONGEST_FLUSH, -1
         while self._thread.is_alive() and self.backlog != before and time.monotonic() < end:
@@ -203,9 +210,41 @@ class Writer:
         return line
 
     def _ensure_thread(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._drain, name="prowess-writer", daemon=True)
-            self._thread.start()
+        if self._thread is None and not self._has_no_thread:
+            self._thread = start_thread("prowess-writer", self._drain)
+            if self._thread is None:
+                self._has_no_thread = True
+                self._loop.call_later(_AGAIN, self._go_on)
+
+    def _go_on(self) -> None:
+        """Without a thread: write now and then, until there is nothing left."""
+        if not self.backlog:
+            self._has_no_thread = False
+            return
+        self._write_some()
+        self._loop.call_later(_AGAIN, self._go_on)
+
+    def _write_some(self) -> None:
+        line = self._left or cast("memoryview", self._queue.get_nowait())
+        try:
+            if self._pipe or self._socket is not None:
+                self._left = self._at_once(line)
+            else:
+                self._left = line[write_some(self._fd, line) :]
+        except OSError:
+            self._break()
+        self.backlog = max(self.backlog - len(line) + len(self._left), 0)
+
+    def _flush_without_thread(self, seconds: float) -> bool:
+        last = time.monotonic()
+        while self.backlog and time.monotonic() < last + seconds:
+            before = self.backlog
+            self._write_some()
+            if self.backlog < before:
+                last = time.monotonic()
+            else:
+                time.sleep(_AGAIN)
+        return not self.backlog
 
     def _drain(self) -> None:
         while (line := self._queue.get()) is not None:

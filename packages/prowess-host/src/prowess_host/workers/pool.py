@@ -45,6 +45,12 @@ _LACKING: Final = (
     "the Python of the workers, {python}, has no Prowess: install it there ({install}), or change the setting `python`"
 )
 _MORE_FILES: Final = "allow the host more open files (`ulimit -n`), or close some"
+_REMEDIES: Final[Mapping[int | None, str]] = {
+    errno.EMFILE: _MORE_FILES,
+    errno.ENFILE: _MORE_FILES,
+    errno.EAGAIN: "allow the host more processes (`ulimit -u`, or the limit of its container), or end some",
+}
+"""The ways out of shortages, by error."""
 _REBUILD: Final = "make the environment again with `prowess sync --rebuild`"
 _MOST_FRAME: Final = 256 * 1024 * 1024
 """Bytes of the largest frame from a limited worker: its skill can write to the link and announce 8 GB."""
@@ -400,7 +406,7 @@ class Pool:
                 on_print=partial(self._on_print, worker),
             )
         except OSError as error:
-            remedy = _MORE_FILES if error.errno in (errno.EMFILE, errno.ENFILE) else self._remedy()
+            remedy = _REMEDIES.get(error.errno) or self._remedy()
             self.diagnosis = f"{self.python} cannot be run in {self._root}: {error.strerror}; {remedy}"
             return None
         process = worker.process
