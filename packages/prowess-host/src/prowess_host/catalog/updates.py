@@ -165,8 +165,8 @@ class CatalogUpdates:
         if not is_enough(self._published.listing):
             if not standing.complete or known - self._isolated.names != standing.known - self._isolated.names:
                 await self._describe(known | self._isolated.names)
-            among = {skill for skill in unknown if may_be_in(skill, command)} or None
-            self._isolated.prepare(among or unknown, among, build=builds)
+            among = {skill for skill in unknown if may_be_in(skill, command)}
+            self._isolated.prepare(among or unknown, others=not among, build=builds)
             self._assume_committed()
             self._published.publish_known()
             await self._isolated.settled()
@@ -309,7 +309,7 @@ class CatalogUpdates:
             # The description names one version of each file, so these would seem to be made from that of the others.
             others = set(map(skill_of, self._known.learn_isolated(successor.description, skills)))
             self._missed |= others - self._isolated.names
-            self._isolated.prepare(others & self._isolated.names, others & self._isolated.names)
+            self._isolated.prepare(others & self._isolated.names, others=False)
             published = self._published
             lost = (published.broken() | published.awaited()).intersection(skills)
             published.keep((published.kept - set(skills)) | lost)
@@ -467,7 +467,7 @@ class CatalogUpdates:
 
     async def _try_again(self) -> None:
         self._later.begin()
-        self._isolated.prepare(self._isolated.lost, self._isolated.lost)
+        self._isolated.prepare(self._isolated.lost, others=False)
         if self._is_behind:  # before anything else: an import may take long
             await self._renew()
         mended = await self._generations.importable(self._known.fatal) & self._known.fatal
