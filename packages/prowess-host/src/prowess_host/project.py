@@ -391,7 +391,7 @@ class Project:
 
         Without `builds`, a missing environment is a failure of its skills.
         """
-        await self._updates.load(lambda listing: listing[command] is not None, command, builds=builds)
+        await self._updates.load(command, builds=builds)
 
     def prepares(self, command: str) -> bool:
         """Whether an environment that may contain a command is being prepared."""

@@ -48,8 +48,6 @@ class KnownCatalog:
         """The skills with environments, at the time of the description."""
         self.limited: Collection[str] | None = None
         """The skills with limits, as soon as they are known."""
-        self.unready: list[Failure] = []
-        """The failures of those environments."""
         self._files: tuple[Description, Mapping[str, Stamp]] = Description(), {}
         """The result of `files` for a description: the watcher asks every second."""
         self.configure(own)
@@ -120,8 +118,7 @@ class KnownCatalog:
         found = description.catalog(
             self._hide, self._paths.project_root, self.isolated if self.limited is None else self.limited
         )
-        more = (*self._torn, *(failure for failure in self.unready if among is None or failure.source in among))
-        found = replace(found, failures=(*found.failures, *more)) if more else found
+        found = replace(found, failures=(*found.failures, *self._torn)) if self._torn else found
         return found if self._own.cluster.url else with_warnings(found, self._own)
 
     @property

@@ -145,10 +145,10 @@ class CatalogUpdates:
             return None
         return {contract.kind for contract in self._known.catalog().contracts}
 
-    async def load(self, is_enough: Callable[[Listing], bool], command: str = "", *, builds: bool = True) -> None:
-        """Describe skills until the listing `is_enough`, without watching files. Fails as `Generations.describers` does.
+    async def load(self, command: str = "", *, builds: bool = True) -> None:
+        """Describe all skills, or until a command is known, without watching files. Fails as `Generations.describers` does.
 
-        For a `command`, only environments of skills that may contain it are made. Without `builds`, a missing environment
+        For a command, only environments of skills that may contain it are made. Without `builds`, a missing environment
         is a failure of its skills.
         """
         standing = self._known.recall()
@@ -162,7 +162,7 @@ class CatalogUpdates:
             self._published.publish(Listing(self._known.catalog(), self._known.views()))
             return
         self._published.publish(Listing(self._known.catalog(known), self._known.views(), complete=False))
-        if not is_enough(self._published.listing):
+        if self._published.listing[command] is None:
             if not standing.complete or known - self._isolated.names != standing.known - self._isolated.names:
                 await self._describe(known | self._isolated.names)
             among = {skill for skill in unknown if may_be_in(skill, command)}
@@ -176,7 +176,6 @@ class CatalogUpdates:
     async def describe_anew(self) -> Catalog:
         """Describe all skills from their current files, ignoring the manifest. Fails as `Generations.describers` does."""
         root = self.saved.paths.project_root
-        self._known.isolated = ()
         await self._read_isolated()
         async with self._generations.describers() as ask:
             self._known.begin_anew(await described(ask, (), root))
@@ -184,8 +183,7 @@ class CatalogUpdates:
         self._begin_to_publish()
         self._isolated.prepare(self._isolated.names)
         await self._isolated.settled()
-        self._known.unready = self._isolated.failures
-        return self._known.catalog()
+        return self._published.whole_catalog()
 
     def environments(self) -> list[str]:
         """One line about each skill with an environment or limits."""
@@ -310,10 +308,8 @@ class CatalogUpdates:
             others = set(map(skill_of, self._known.learn_isolated(successor.description, skills)))
             self._missed |= others - self._isolated.names
             self._isolated.prepare(others & self._isolated.names, others=False)
-            published = self._published
-            lost = (published.broken() | published.awaited()).intersection(skills)
-            published.keep((published.kept - set(skills)) | lost)
-            self._generations.adopt(successor, published.kept)
+            self._published.keep((self._published.kept - set(skills)) | self._published.broken().intersection(skills))
+            self._generations.adopt(successor, self._published.kept)
 
     def _isolated_changed(self) -> None:
         """Publish after an environment is ready or has failed."""
@@ -400,8 +396,7 @@ class CatalogUpdates:
     def _adopt(self, successor: Successor) -> None:
         """Send calls to a new generation, and publish what it has described."""
         broken_plugins = self._known.sources.broken_plugins(self._known.description)
-        self._known.unready = self._isolated.failures  # without those that this save has mended
-        kept = self._published.broken() | self._published.awaited() | broken_plugins
+        kept = self._published.broken() | broken_plugins
         self._published.keep(kept)
         self._isolated.leave(kept)
         self._generations.adopt(successor, kept)
