@@ -77,8 +77,9 @@ class PublishedCatalog:
     def broken(self) -> set[str]:
         """Listed skills that no longer load, except those that were not allowed."""
         listed = {contract.skill for contract in self.listing.catalog.contracts}
-        undescribed = self._isolated.names.difference(map(skill_of, self._known.description.skills))  # half saved
-        return (self.listing.last_good(self._known.catalog()) - self._known.withheld) | (listed & undescribed)
+        # Half saved: they need to run elsewhere, and the project's own workers did not find them.
+        unseen = self._isolated.names.difference(map(skill_of, self._known.description.skills))
+        return (self.listing.last_good(self._known.catalog()) - self._known.withheld) | (listed & unseen)
 
     def lost(self) -> set[str]:
         """The broken ones that have been imported since the start."""
