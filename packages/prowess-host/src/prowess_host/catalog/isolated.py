@@ -149,15 +149,15 @@ class IsolatedSkills:
         skill = self._skills.get(name)
         if skill is None:
             return OWN
-        needs, failed = skill.needs, skill.failed
+        needs, failed, here = skill.needs, skill.failed, skill.placement
         if needs is None:
             return Unplaced()
         if isinstance(needs, Failure):
-            return skill.placement or Unplaced(str(needs))
-        if skill.placement == needs.placement and self._still_exists(skill, needs):
-            return needs.placement
+            return here or Unplaced(str(needs))
+        if here is not None and here == needs.placement and self._still_exists(skill, needs):
+            return here
         if failed and self._loop.time() - failed.at < _AGAIN and needs.placement not in self._tasks:
-            return skill.placement or Unplaced(failed.reason)
+            return here or Unplaced(failed.reason)
         self._wake(needs)
         return Unplaced()
 
