@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from enum import Enum, auto
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -44,17 +45,25 @@ class _Failed:
     """Whether the skill could not be described although its environment exists."""
 
 
+class _State(Enum):
+    """How the current files of a skill compare with its description."""
+
+    OUTDATED = auto()
+    """They must be described (again)."""
+    DESCRIBED = auto()
+    """They are described, or are just being described."""
+    UNDECLARED = auto()
+    """They need nothing of their own. Calls run the former version until `leave`."""
+
+
 class _Skill:
     """One skill. Its files are ahead of its calls while its placement is prepared, or if that failed."""
 
-    def __init__(self, name: str, *, is_outdated: bool) -> None:
+    def __init__(self, name: str, state: _State) -> None:
         self.name = name
+        self.state = state
         self.needs: SkillNeeds | Failure | None = None
         """What its files need, or why that cannot be read; `None` for a skill of the last start, until they are read."""
-        self.is_declared = True
-        """Whether the current files still say so. If not, calls run a former version until `leave`."""
-        self.is_outdated = is_outdated
-        """Whether it must be described (again)."""
         self.failed: _Failed | None = None
         """The failure of the last attempt to prepare what it needs."""
         self.placement: Placement | None = None
@@ -63,25 +72,32 @@ class _Skill:
         """The time of the last check that its environment exists."""
 
     @property
+    def is_declared(self) -> bool:
+        """Whether the current files say what it needs."""
+        return self.state is not _State.UNDECLARED
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether it must be described (again)."""
+        return self.state is _State.OUTDATED
+
+    @property
     def wanted(self) -> Placement | None:
         """The placement that it needs."""
         return self.needs.placement if isinstance(self.needs, SkillNeeds) else None
 
     def declare(self, needs: SkillNeeds | Failure) -> None:
         """Set what the current files need."""
-        before, was_declared, is_first = self.wanted, self.is_declared, self.needs is None
-        self.needs, self.is_declared = needs, True
-        if not is_first and not (was_declared and self.wanted == before):
+        before, is_first = self.wanted, self.needs is None
+        self.needs = needs
+        if not is_first and (self.wanted != before or not self.is_declared):
             # Described elsewhere, if at all: the workers of its placement may run an earlier version.
-            self.is_outdated, self.failed = True, None
-
-    def undeclare(self) -> None:
-        """The current files need nothing, but calls still run the former version, which they do not describe."""
-        self.is_declared = self.is_outdated = False
+            self.state, self.failed = _State.OUTDATED, None
 
     def outdate(self) -> None:
         """Have it described (again) by the next attempt."""
-        self.is_outdated = self.is_declared
+        if self.is_declared:
+            self.state = _State.OUTDATED
 
     def fail(self, reason: str, at: float, *, is_lost: bool = False) -> None:
         """Note that an attempt has failed."""
@@ -230,7 +246,7 @@ class IsolatedSkills:
 
     def expect(self, names: Iterable[str]) -> None:
         """Set the skills of the last start, which need not be described because of their needs."""
-        self._skills = {name: _Skill(name, is_outdated=False) for name in names}
+        self._skills = {name: _Skill(name, _State.DESCRIBED) for name in names}
 
     async def read(self, folders: Iterable[Path], settings: Settings, root: Path) -> None:
         """Read the declarations. Those that are gone hold until `leave`: calls still run the former version."""
@@ -240,9 +256,9 @@ class IsolatedSkills:
             if self._skills[name].needs is None:
                 del self._skills[name]
             else:
-                self._skills[name].undeclare()
+                self._skills[name].state = _State.UNDECLARED
         for name, needs in found.items():
-            self._skills.setdefault(name, _Skill(name, is_outdated=True)).declare(needs)
+            self._skills.setdefault(name, _Skill(name, _State.OUTDATED)).declare(needs)
         environments = [needs.environment for _, needs in self._readable() if needs.environment is not None]
         named = [each for environment in environments for each in environment.declared.named.items()]
         self.files = dict(sorted(named, reverse=True))  # the oldest version of each: newer ones count as saves
@@ -275,7 +291,7 @@ class IsolatedSkills:
                 skill.outdate()
             elif not others:
                 continue
-            if skill.placement == needs.placement and not skill.is_outdated and skill.failed is None:
+            if skill.placement == needs.placement and not skill.is_outdated and not skill.failed:
                 continue
             if build or self._is_ready(needs):
                 self._wake(needs)
@@ -334,7 +350,7 @@ class IsolatedSkills:
                 await self._builds.ready(environment, partial(self._report_preparing, [skill.name for skill in group]))
             begun = [skill for skill in self._group(placement) if skill.is_outdated]
             for skill in begun:
-                skill.is_outdated = False
+                skill.state = _State.DESCRIBED
             failed = await self._described(placement, [skill.name for skill in begun])
             group = self._group(placement)
             is_over = not any(skill.is_outdated for skill in group)  # else something was saved meanwhile
