@@ -99,3 +99,19 @@ async def test_a_skill_that_comes_from_elsewhere_is_described_where_it_is(tmp_pa
     skills.prepare(())
     await skills.settled()
     assert 1 == described.times
+
+
+async def test_a_change_of_the_settings_has_every_skill_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Also if the first attempt to read what skills need with them fails, as in a process without room for open files."""
+    described = Described(tmp_path)
+    described.skills.expect({"tiny"})
+    skills = await described.read()
+    (tmp_path / "prowess.toml").write_text("[shop]\nname = 'x'\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(isolated, "read_needs", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            await described.read()
+    await described.read()
+    skills.prepare(())
+    await skills.settled()
+    assert 1 == described.times

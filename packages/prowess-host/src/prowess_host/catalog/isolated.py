@@ -91,7 +91,7 @@ class _Skill:
         before, is_first = self.wanted, self.needs is None
         self.needs = needs
         if not is_first and (self.wanted != before or not self.is_declared):
-            # Described elsewhere, if at all: the workers of its placement may run an earlier version.
+            # Described elsewhere or half saved, if at all: the workers of its placement may run an earlier version.
             self.state, self.failed = _State.OUTDATED, None
 
     def outdate(self) -> None:
@@ -249,16 +249,23 @@ class IsolatedSkills:
         self._skills = {name: _Skill(name, _State.DESCRIBED) for name in names}
 
     async def read(self, folders: Iterable[Path], settings: Settings, root: Path) -> None:
-        """Read the declarations. Those that are gone hold until `leave`: calls still run the former version."""
-        self._settings = settings
+        """Read the declarations. Those that are gone hold until `leave`: calls still run the former version.
+
+        After a change of the settings, all skills are outdated.
+        """
         found = await asyncio.to_thread(read_needs, tuple(folders), settings, root, self._cache)
+        has_changed = self._settings is not None and settings.written != self._settings.written
+        self._settings = settings
         for name in self._skills.keys() - found.keys():
             if self._skills[name].needs is None:
                 del self._skills[name]
             else:
                 self._skills[name].state = _State.UNDECLARED
         for name, needs in found.items():
-            self._skills.setdefault(name, _Skill(name, _State.OUTDATED)).declare(needs)
+            skill = self._skills.setdefault(name, _Skill(name, _State.OUTDATED))
+            skill.declare(needs)
+            if has_changed:
+                skill.outdate()
         environments = [needs.environment for _, needs in self._readable() if needs.environment is not None]
         named = [each for environment in environments for each in environment.declared.named.items()]
         self.files = dict(sorted(named, reverse=True))  # the oldest version of each: newer ones count as saves

@@ -356,14 +356,12 @@ class CatalogUpdates:
             successor = await self._generations.next_generation(known)
             return successor.description
 
-        before = self.saved.current.written
         self._configure(self.saved.read())
         standing = await asyncio.to_thread(self._known.standing)
         await self._read_isolated()  # last, since a call would wake a skill that is not yet known to be outdated
-        changed = self.saved.current.written != before
         loaded = self.supervisor.pools.loaded  # import these again now, so that their next calls are fast
         stale = self.isolated.names.difference(map(skill_of, standing.known - self._known.doubtful))
-        self.isolated.prepare(self.isolated.names if changed else stale)
+        self.isolated.prepare(stale)
         missed = set(self._missed)
         known = standing.known - loaded - self._known.doubtful - missed
         try:
