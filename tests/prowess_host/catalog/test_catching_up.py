@@ -313,9 +313,9 @@ async def test_module_that_a_limited_skill_imports_first_in_its_new_version_coun
 async def test_limited_skill_whose_worker_is_killed_when_it_describes_is_described_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
 ):
-    """At once, and if that does not help, later."""
+    """At once, and if that does not help, later. A command that it no longer has keeps no earlier version in use."""
     monkeypatch.setattr(attempts, "_PAUSES", (0.0,) * 4)
-    async with inside(make_project(tmp_path, t=LIMITS + dedent(ONE))) as host:
+    async with inside(make_project(tmp_path, t=LIMITS + dedent(ONE + MORE))) as host:
         assert "one" == await host.text("t_version")
         losing(monkeypatch, host.project.workers.generations, "next_of", times)
         write_skill(tmp_path, "t.py", LIMITS + dedent(TWO))

@@ -30,6 +30,7 @@ UNREADABLE = (
     "def (\n    from prowess",
     "import prowess\n1 / 0\n",
     "# /// script\n# [tool.prowess.sandbox]\n# memory = 'much'\n# ///\nimport prowess\n",
+    "# /// script\n# [tool.prowess.sandbox]\n# ///\nimport os, prowess\nos._exit(1)\n",
 )
 
 

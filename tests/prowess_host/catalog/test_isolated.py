@@ -79,7 +79,8 @@ async def test_a_call_long_after_a_failed_description_has_the_skill_described_ag
     assert isinstance(skills.placement_of("tiny"), Placement)
 
 
-async def test_a_skill_that_comes_from_elsewhere_is_described_where_it_is(tmp_path: Path):
+@pytest.mark.parametrize("kept", [(), ("tiny",)], ids=["left", "half saved"])
+async def test_a_skill_that_comes_from_elsewhere_is_described_where_it_is(tmp_path: Path, kept: Collection[str]):
     """Although the manifest knows it. One that was there at the last start need not be."""
     described = Described(tmp_path)
     described.skills.expect({"tiny"})
@@ -91,9 +92,26 @@ async def test_a_skill_that_comes_from_elsewhere_is_described_where_it_is(tmp_pa
     file = tmp_path / "skills/tiny.py"
     file.write_text("from prowess import skill_command\n")
     await described.read()
-    skills.leave(())
+    skills.leave(kept)
+    assert bool(kept) is bool(skills.limits)
     file.write_text(SKILL)
     await described.read()
-    assert Unplaced() == skills.placement_of("tiny")
+    skills.prepare(())
+    await skills.settled()
+    assert 1 == described.times
+
+
+async def test_a_change_of_the_settings_has_every_skill_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Also if the first attempt to read what skills need with them fails, as in a process without room for open files."""
+    described = Described(tmp_path)
+    described.skills.expect({"tiny"})
+    skills = await described.read()
+    (tmp_path / "prowess.toml").write_text("[shop]\nname = 'x'\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(isolated, "read_needs", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            await described.read()
+    await described.read()
+    skills.prepare(())
     await skills.settled()
     assert 1 == described.times

@@ -169,14 +169,14 @@ async def test_a_file_that_is_saved_while_requirements_that_name_it_are_read_cou
     folder(tmp_path, requirements__txt="-r more.txt\n", main__py="from prowess import skill_command\n")
     other = tmp_path / "tiny/more.txt"
     other.write_text("tinypackage==1.0\n")
-    reads = isolated._read
+    reads = isolated.read_needs
 
     def saved_after(*arguments: Any) -> Any:
         found = reads(*arguments)
         other.write_text("tinypackage==1.0.1\n")
         return found
 
-    monkeypatch.setattr(isolated, "_read", saved_after)
+    monkeypatch.setattr(isolated, "read_needs", saved_after)
     before = stamp(str(other))
     skills = isolated.IsolatedSkills(tmp_path, describe=Any, report=Any, on_change=Any)
     await skills.read([tmp_path], Settings.load(tmp_path, environ={}), tmp_path)

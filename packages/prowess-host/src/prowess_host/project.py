@@ -154,7 +154,7 @@ class Project:
         engine.on_change(self._announce_lists)
         agents = Agents(engine, lambda: self._updates.saved.current, self.parts)
         self.workers.pools.abroad = agents.spawn
-        agents.on_joined = self._updates.retry_on_agents
+        agents.on_joined = self._updates.isolated.retry_on_agents
         return agents
 
     def parts(self) -> Parts:
@@ -391,20 +391,20 @@ class Project:
 
         Without `builds`, a missing environment is a failure of its skills.
         """
-        await self._updates.load(lambda listing: listing[command] is not None, command, builds=builds)
+        await self._updates.load(command, builds=builds)
 
     def prepares(self, command: str) -> bool:
         """Whether an environment that may contain a command is being prepared."""
-        return self._updates.prepares(command)
+        return self._updates.isolated.prepares(command)
 
     def environments(self) -> list[str]:
         """One line about each skill with an environment or limits."""
-        return self._updates.environments()
+        return self._updates.isolated.in_words()
 
     @property
     def limits(self) -> Mapping[str, Limits]:
         """The limits of all limited skills."""
-        return self._updates.limits
+        return self._updates.isolated.limits
 
     async def describe(self) -> Catalog:
         """Import and describe all skills. Raises `ChildProcessError`."""
@@ -463,7 +463,7 @@ class Project:
         self.warm_up()
         if self.listing[command] is None and self._watching is not None:
             await self._updates.settled.wait()
-            await self._updates.prepared(command)
+            await self._updates.isolated.settled(command)
         return self.listing[command]
 
     async def call(

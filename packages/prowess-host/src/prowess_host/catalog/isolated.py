@@ -1,6 +1,6 @@
-"""The skills with their own environment or limits, and their placements.
+"""The skills with their own environment or limits: where their calls run, and the preparation of that.
 
-Light to import: the modules that make environments and check limits are imported when a skill needs them.
+Light to import: the modules that make environments are imported when a skill needs them.
 """
 
 from __future__ import annotations
@@ -8,77 +8,112 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import replace
-from functools import partial
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from enum import Enum, auto
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from prowess.contracts.catalog import Failure
 from prowess.frozen import frozen
-from prowess.settings.keys import OwnSettings
 from prowess.settings.limits import Limits
 from prowess.settings.settings import Settings
-from prowess.skills.discovery import Source, needs_of, survey
-from prowess.skills.stamps import Stamp, read
-from prowess_host.catalog.labels import labels_of_skill
-from prowess_host.catalog.limited import read_limits
-from prowess_host.confinement.grants import Grant, passed_settings
+from prowess.skills.stamps import Stamp
+from prowess_host.catalog.needs import SkillNeeds, read_needs
+from prowess_host.confinement.grants import passed_settings
 from prowess_host.workers.placement import OWN, Placement, Unplaced
 
 if TYPE_CHECKING:
     from prowess_host.environments.builds import Builds, Needed
 
-__all__ = ["Declarations", "IsolatedSkills", "SkillNeeds", "may_be_in", "read_needs"]
+__all__ = ["IsolatedSkills", "may_be_in"]
 
 _log = logging.getLogger("prowess.host")
-_MENTION: Final = b"# /// script"
 _LOOK: Final = 1.0
 """Seconds between two checks that an environment in use still exists."""
 _AGAIN: Final = 30.0
 """Seconds after a failure before a call starts another attempt."""
-_T = TypeVar("_T")
-
-
-@frozen
-class SkillNeeds:
-    """The environment and the limits of one skill; either may be absent."""
-
-    needed: Needed | None
-    grant: Grant | None
-    file: str
-    """The file with the declaration."""
-    labels: str = ""
-    """The labels of the agents that run all its commands, so that only agents build its environment."""
-
-    @property
-    def key(self) -> str:
-        """Skills with the same key share workers."""
-        key = f"{self.needed.key} {self.labels}".rstrip() if self.needed is not None else ""
-        return key if self.grant is None else f"{key} {self.grant!r} {hash(self.grant)}"
-
-
-@frozen
-class Declarations:
-    """The declarations in the files."""
-
-    needed: Mapping[str, Needed]
-    """The required environments by skill."""
-    broken: Mapping[str, Failure]
-    """The reasons of unreadable declarations by skill."""
 
 
 @frozen
 class _Failed:
-    key: str
+    """A failure to prepare a skill."""
+
     reason: str
     at: float
+    is_lost: bool
+    """Whether the skill could not be described although its environment exists."""
+
+
+class _State(Enum):
+    """How the current files of a skill compare with its description."""
+
+    OUTDATED = auto()
+    """They must be described (again)."""
+    DESCRIBED = auto()
+    """They are described, or are just being described."""
+    UNDECLARED = auto()
+    """They need nothing of their own. Calls run the former version until `leave`."""
+
+
+class _Skill:
+    """One skill. Its files are ahead of its calls while its placement is prepared, or if that failed."""
+
+    def __init__(self, name: str, state: _State) -> None:
+        self.name = name
+        self.state = state
+        self.needs: SkillNeeds | Failure | None = None
+        """What its files need, or why that cannot be read; `None` for a skill of the last start, until they are read."""
+        self.failed: _Failed | None = None
+        """The failure of the last attempt to prepare what it needs."""
+        self.placement: Placement | None = None
+        """Where its calls run, once that has been prepared."""
+        self.looked = 0.0
+        """The time of the last check that its environment exists."""
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether the current files say what it needs."""
+        return self.state is not _State.UNDECLARED
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether it must be described (again)."""
+        return self.state is _State.OUTDATED
+
+    @property
+    def wanted(self) -> Placement | None:
+        """The placement that it needs."""
+        return self.needs.placement if isinstance(self.needs, SkillNeeds) else None
+
+    def declare(self, needs: SkillNeeds | Failure) -> None:
+        """Set what the current files need."""
+        before, is_first = self.wanted, self.needs is None
+        self.needs = needs
+        if not is_first and (self.wanted != before or not self.is_declared):
+            # Described elsewhere or half saved, if at all: the workers of its placement may run an earlier version.
+            self.state, self.failed = _State.OUTDATED, None
+
+    def outdate(self) -> None:
+        """Have it described (again) by the next attempt."""
+        if self.is_declared:
+            self.state = _State.OUTDATED
+
+    def fail(self, reason: str, at: float, *, is_lost: bool = False) -> None:
+        """Note that an attempt has failed."""
+        self.failed = _Failed(reason, at, is_lost)
+        if is_lost:
+            self.outdate()
+
+    def open(self, placement: Placement) -> None:
+        """Send calls to a placement that has been prepared."""
+        self.placement, self.failed = placement, None
 
 
 class IsolatedSkills:
     """The skills of one project with their own environment or limits.
 
-    `describe` describes skills in a placement and sends new calls there; it raises `ChildProcessError`. `tell` reports the
+    `describe` describes skills in a placement and sends new calls there; it raises `ChildProcessError`. `report` reports the
     progress of an environment to waiting calls. `on_change` is called when an environment is ready or has failed.
     """
 
@@ -95,272 +130,242 @@ class IsolatedSkills:
         self._report = report
         self._on_change = on_change
         self._loop = asyncio.get_running_loop()
-        self._builds: Builds | None = None
         self._settings: Settings | None = None
-        self._needs: Mapping[str, SkillNeeds] = {}
-        """The environments and limits by skill, also those of former versions that are still in use."""
-        self._declared: frozenset[str] = frozenset()
-        """The skills whose current files or settings declare an environment or limits."""
-        self._broken: Mapping[str, Failure] = {}
-        """The reasons of failures by skill, kept like `_needs`."""
-        self._active: dict[str, tuple[str, Placement]] = {}
-        """The placement and the environment by skill."""
-        self._looked: dict[str, float] = {}
-        """The time of the last check that an environment exists."""
-        self._files: dict[str, Stamp] = {}
+        self._skills: dict[str, _Skill] = {}
+        self._tasks: dict[Placement, asyncio.Task[None]] = {}
+        """The running preparations. One makes the environment of its placement, and describes all skills there."""
         self._sent: Mapping[str, Any] = {}
         """The data that providers of the project send to skills with environments, by name."""
-        self._failed: dict[str, _Failed] = {}
-        self._undescribed: set[str] = set()
-        self._lost: set[str] = set()
-        """The skills that could not be described although their environment exists."""
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        """The running preparations by environment."""
-        self._expected: frozenset[str] = frozenset()
-        """The separate skills of the last start, until the files are read."""
+        self.files: Mapping[str, Stamp] = {}
+        """Further files that declare dependencies, as they were when they were read."""
+
+    @cached_property
+    def _builds(self) -> Builds:
+        from prowess_host.environments.builds import Builds
+
+        return Builds(self._cache)
+
+    def _readable(self) -> Iterator[tuple[_Skill, SkillNeeds]]:
+        """The skills with declarations that can be read, also those of former versions that are still in use."""
+        return ((skill, skill.needs) for skill in self._skills.values() if isinstance(skill.needs, SkillNeeds))
+
+    def _group(self, placement: Placement) -> list[_Skill]:
+        """The skills that need a placement."""
+        return [skill for skill, needs in self._readable() if needs.placement == placement]
 
     # Placements
 
     @property
     def names(self) -> frozenset[str]:
         """The skills with an environment or limits, by their current files."""
-        return self._expected | self._declared
+        return frozenset(skill.name for skill in self._skills.values() if skill.is_declared)
 
-    def placement_of(self, skill: str) -> Placement | Unplaced:
+    def placement_of(self, name: str) -> Placement | Unplaced:
         """The placement of a skill. If it is missing, the host starts to prepare it."""
-        needed = self._needs.get(skill)
-        active = self._active.get(skill)
-        if needed is None:
-            broken = self._broken.get(skill)
-            if broken is not None:
-                return active[1] if active is not None else Unplaced(str(broken))
-            return Unplaced() if skill in self._expected else OWN
-        if active is not None and active[0] == needed.key and self._still_exists(needed):
-            return active[1]
-        failed = self._failed.get(skill)
-        is_fresh = failed is not None and failed.key == needed.key and self._loop.time() - failed.at < _AGAIN
-        if failed is not None and is_fresh and needed.key not in self._tasks:
-            return active[1] if active is not None else Unplaced(failed.reason)
-        self._wake(needed.key)
+        skill = self._skills.get(name)
+        if skill is None:
+            return OWN
+        needs, failed, here = skill.needs, skill.failed, skill.placement
+        if needs is None:
+            return Unplaced()
+        if isinstance(needs, Failure):
+            return here or Unplaced(str(needs))
+        if here is not None and here == needs.placement and self._still_exists(skill, needs):
+            return here
+        if failed and self._loop.time() - failed.at < _AGAIN and needs.placement not in self._tasks:
+            return here or Unplaced(failed.reason)
+        self._wake(needs)
         return Unplaced()
 
-    def elsewhere(self, skill: str, labels: str) -> Placement | Unplaced:
+    def elsewhere(self, name: str, labels: str) -> Placement | Unplaced:
         """The placement of a skill on agents, which build its environment themselves."""
-        needs, broken = self._needs.get(skill), self._broken.get(skill)
-        if broken is not None:
-            return Unplaced(str(broken))
-        if needs is None:
-            return Unplaced() if skill in self._expected else Placement(labels=labels)
-        return Placement(needs.needed.key if needs.needed is not None else None, needs.grant, labels)
+        skill = self._skills.get(name)
+        if skill is None:
+            return Placement(labels=labels)
+        if isinstance(skill.needs, SkillNeeds):
+            return skill.needs.on_agents(labels)
+        return Unplaced(str(skill.needs or ""))
 
     def share_of(self, placement: Placement) -> Mapping[str, Any]:
         """The skills that the workers of a placement run."""
         if placement.is_common:
             return {"without": sorted(self.names)} if self.names else {}
-        here = (skill for skill, (_, there) in self._active.items() if there == placement)
         labels = placement.labels
-        coming = (
-            skill
-            for skill, needs in self._needs.items()
-            if (self.elsewhere(skill, labels) if labels else self._placement(needs)) == placement
+        here = (
+            skill.name
+            for skill in self._skills.values()
+            if placement in (skill.placement, self.elsewhere(skill.name, labels) if labels else skill.wanted)
         )
-        share = {"only": sorted({*here, *coming})}
+        share = {"only": sorted(here)}
         if placement.limits is None or self._settings is None:
             return {**share, "sent": dict(self._sent)} if self._sent else share
         return {**share, "flags": passed_settings(self._settings, placement.limits.limits), "written": None}
 
-    def _placement(self, needs: SkillNeeds) -> Placement:
-        """The placement of a skill, as far as known before its environment exists."""
-        if needs.labels and needs.needed is not None:
-            return Placement(needs.needed.key, needs.grant, needs.labels)
-        python: str | None = None
-        if needs.needed is not None:
-            python = str(self._builds.store.python(needs.needed.key)) if self._builds is not None else ""
-        return Placement(python, needs.grant)
-
     @property
     def limits(self) -> dict[str, Limits]:
         """The limits of all limited skills."""
-        return {skill: needs.grant.limits for skill, needs in self._needs.items() if needs.grant is not None}
+        grants = ((skill.name, needs.placement.limits) for skill, needs in self._readable())
+        return {name: grant.limits for name, grant in grants if grant is not None}
 
     @property
     def failures(self) -> list[Failure]:
         """The failures of the environments and limits that the current files declare."""
-        found = [failure for failure in self._broken.values() if failure.source in self.names]
-        for skill, failed in sorted(self._failed.items()):
-            needed = self._needs.get(skill)
-            if needed is not None and needed.key == failed.key and skill in self.names:
-                kept = " (the last good version stays in use)" if skill in self._active else ""
-                found.append(Failure.of(skill, f"{failed.reason}{kept}", needed.file))
-        return found
-
-    def in_words(self) -> list[str]:
-        """One line for people about each environment and about the limits of each skill."""
-        found: list[str] = []
-        for skill, needs in sorted(self._needs.items()):
-            needed = needs.needed
-            if needed is None:
+        found: list[Failure] = []
+        for skill in self._skills.values():
+            if not skill.is_declared:
                 continue
-            there = self._builds.store.look(needed.key) if self._builds is not None else None
-            state = there.in_words(time.time()) if there is not None else "not made yet"
-            state = f"made by agents ({needs.labels})" if needs.labels else state
-            content = (
-                ", ".join(needed.declared.dependencies) or needed.declared.requires_python or needed.declared.python
-            )
-            found.append(f"environment of {skill}: {content or needed.declared.file}, {state}")
-        return [*found, *(f"limits of {skill}: {limits.in_words()}" for skill, limits in sorted(self.limits.items()))]
+            if isinstance(skill.needs, Failure):
+                found.append(skill.needs)
+            elif skill.needs is not None and skill.failed is not None:
+                kept = " (the last good version stays in use)" if skill.placement is not None else ""
+                found.append(Failure.of(skill.name, f"{skill.failed.reason}{kept}", skill.needs.file))
+        return found
 
     @property
     def lost(self) -> set[str]:
         """The skills that could not be described although their environment exists."""
-        return self._lost & self._needs.keys()
+        return {
+            skill.name for skill in self._skills.values() if skill.is_declared and skill.failed and skill.failed.is_lost
+        }
+
+    def in_words(self) -> list[str]:
+        """One line for people about each environment and about the limits of each skill."""
+        found: list[str] = []
+        for skill, needs in sorted(self._readable(), key=lambda each: each[0].name):
+            if needs.environment is None:
+                continue
+            declared, labels = needs.environment.declared, needs.placement.labels
+            there = None if labels else self._builds.store.look(needs.environment.key)
+            state = there.in_words(time.time()) if there is not None else "not made yet"
+            state = f"made by agents ({labels})" if labels else state
+            content = ", ".join(declared.dependencies) or declared.requires_python or declared.python or declared.file
+            found.append(f"environment of {skill.name}: {content}, {state}")
+        return [*found, *(f"limits of {skill}: {limits.in_words()}" for skill, limits in sorted(self.limits.items()))]
 
     # Reading the declarations
 
     def expect(self, names: Iterable[str]) -> None:
-        """Set the separate skills of the last start."""
-        self._expected = frozenset(names)
-
-    @property
-    def files(self) -> dict[str, Stamp]:
-        """Further files that declare dependencies, as they were when they were read."""
-        return self._files
+        """Set the skills of the last start, which need not be described because of their needs."""
+        self._skills = {name: _Skill(name, _State.DESCRIBED) for name in names}
 
     async def read(self, folders: Iterable[Path], settings: Settings, root: Path) -> None:
-        """Read the declarations. Those that are gone hold until `leave`: calls still run the former version."""
-        self._settings = settings
-        needs, broken = await asyncio.to_thread(_read, tuple(folders), settings, root)
-        self._declared = frozenset({*needs, *broken})
-        # Described elsewhere, if at all: the workers of its placement may run an earlier version.
-        came = {skill for skill in needs.keys() - self._expected if self._key_of(skill) != needs[skill].key}
-        self._needs = _without(self._needs, self._declared) | needs
-        self._broken = _without(self._broken, self._declared) | broken
-        self._expected = frozenset()
-        all_needed = [needs.needed for needs in self._needs.values() if needs.needed is not None]
-        named = [each for needed in all_needed for each in needed.declared.named.items()]
-        self._files = dict(sorted(named, reverse=True))  # the oldest version of each: newer ones count as saves
-        if self._builds is None and all_needed:
-            from prowess_host.environments.builds import Builds
+        """Read the declarations. Those that are gone hold until `leave`: calls still run the former version.
 
-            self._builds = Builds(self._cache)
-        self._undescribed = (self._undescribed | came) & self.names
+        After a change of the settings, all skills are outdated.
+        """
+        found = await asyncio.to_thread(read_needs, tuple(folders), settings, root, self._cache)
+        has_changed = self._settings is not None and settings.written != self._settings.written
+        self._settings = settings
+        for name in self._skills.keys() - found.keys():
+            if self._skills[name].needs is None:
+                del self._skills[name]
+            else:
+                self._skills[name].state = _State.UNDECLARED
+        for name, needs in found.items():
+            skill = self._skills.setdefault(name, _Skill(name, _State.OUTDATED))
+            skill.declare(needs)
+            if has_changed:
+                skill.outdate()
+        environments = [needs.environment for _, needs in self._readable() if needs.environment is not None]
+        named = [each for environment in environments for each in environment.declared.named.items()]
+        self.files = dict(sorted(named, reverse=True))  # the oldest version of each: newer ones count as saves
 
     def leave(self, kept: Collection[str]) -> None:
         """Drop the environments and limits that no file declares, because the new version is in use.
 
         Skills in `kept` stay in their placement: a file that was half saved declares nothing, and lifts no limit.
         """
-        gone = {*self._needs, *self._broken} - self._declared.union(kept)
-        self._needs, self._broken = _without(self._needs, gone), _without(self._broken, gone)
-        self._active, self._failed = _without(self._active, gone), _without(self._failed, gone)
+        self._skills = {name: skill for name, skill in self._skills.items() if skill.is_declared or name in kept}
 
     def send(self, sent: Mapping[str, Any], *, anew: bool = True) -> None:
         """Set the data of the project's providers. With `anew`, workers with other data are replaced."""
         changed, self._sent = sent != self._sent, sent
         if anew and changed:
-            there = {skill for skill, needs in self._needs.items() if needs.grant is None and self._is_ready(needs)}
-            self.prepare(there, there)
+            there = {
+                skill.name for skill, needs in self._readable() if not needs.placement.limits and self._is_ready(needs)
+            }
+            self.prepare(there, others=False)
 
-    def prepare(
-        self, undescribed: Collection[str], among: Collection[str] | None = None, *, build: bool = True
-    ) -> None:
-        """Make missing environments and describe these skills. Without `build`, use existing environments only.
+    # The preparation
 
-        With `among`, only for these skills; other environments are made at the first call of one of their commands.
+    def prepare(self, outdated: Collection[str], *, others: bool = True, build: bool = True) -> None:
+        """Describe these skills, where they need to run. With `others`, prepare also all others that are not ready.
+
+        Without `others`, their environments are made at the first call of one of their commands; without `build`, all are.
         """
-        self._undescribed.update(undescribed & self._needs.keys())
-        self._failed = {skill: replace(failed, at=-_AGAIN) for skill, failed in self._failed.items()}
-        for skill, needed in self._needs.items():
-            active = self._active.get(skill)
-            if among is not None and skill not in among:
+        for skill, needs in self._readable():
+            if skill.name in outdated:
+                skill.outdate()
+            elif not others:
                 continue
-            if skill in self._undescribed or active is None or active[0] != needed.key:
-                if build or self._is_ready(needed):
-                    self._wake(needed.key)
-                else:
-                    reason = "its environment does not exist yet: run prowess sync, or call one of its commands"
-                    self._failed[skill] = _Failed(needed.key, reason, -_AGAIN)
+            if skill.placement == needs.placement and not skill.is_outdated and not skill.failed:
+                continue
+            if build or self._is_ready(needs):
+                self._wake(needs)
+            else:
+                reason = "its environment does not exist yet: run prowess sync, or call one of its commands"
+                skill.fail(reason, -_AGAIN)
 
     def retry_on_agents(self) -> None:
         """Describe the skills that no agent could describe, because an agent has joined."""
-        failed = {skill for skill in self._failed if skill in self._needs and self._needs[skill].labels}
-        if failed:
-            self.prepare(failed, failed)
+        failed = {skill.name for skill, needs in self._readable() if skill.failed and needs.placement.labels}
+        self.prepare(failed, others=False)
 
-    def _still_exists(self, needs: SkillNeeds) -> bool:
+    def _still_exists(self, skill: _Skill, needs: SkillNeeds) -> bool:
         """Whether an environment in use still exists. Checked at intervals, because a check costs a tenth of a call."""
         now = self._loop.time()
-        if needs.needed is None or now < self._looked.get(needs.key, 0.0) + _LOOK:
+        if needs.environment is None or now < skill.looked + _LOOK:
             return True
-        self._looked[needs.key] = now
+        skill.looked = now
         return self._is_ready(needs)
 
     def _is_ready(self, needs: SkillNeeds) -> bool:
-        if needs.needed is None or needs.labels:
+        if needs.environment is None or needs.placement.labels:
             return True
-        return self._builds is not None and self._builds.store.is_ready(needs.needed.key)
+        return self._builds.store.is_ready(needs.environment.key)
 
-    def _wake(self, key: str) -> None:
-        if key not in self._tasks:
-            self._tasks[key] = self._loop.create_task(self._run(key))
+    def _wake(self, needs: SkillNeeds) -> None:
+        if needs.placement not in self._tasks:
+            self._tasks[needs.placement] = self._loop.create_task(self._run(needs))
 
-    async def _run(self, key: str) -> None:
-        try:
-            await self._bring_up(key)
-        except Exception as error:  # noqa: BLE001 - a call tries again
-            _log.exception("an environment could not be prepared")
-            self._fail(self._group(key), f"an internal error: {error}")
-        finally:
-            # Not when the task is done, which is later: what is saved in between would start no other one.
-            del self._tasks[key]
-        self._on_change()
-
-    def _key_of(self, skill: str) -> str:
-        needs = self._needs.get(skill)
-        return needs.key if needs is not None else ""
-
-    def _group(self, key: str) -> list[str]:
-        return [skill for skill, needed in self._needs.items() if needed.key == key]
-
-    async def _bring_up(self, key: str) -> None:
-        """Make an environment, describe its skills and open it for calls."""
+    async def _run(self, needs: SkillNeeds) -> None:
         from prowess_host.environments.errors import BuildError
 
-        while skills := self._group(key):
-            shared_needs = self._needs[skills[0]]
-            try:
-                python = await self._python(shared_needs, skills)
-            except BuildError as error:
-                self._fail(skills, f"its environment cannot be made: {error}")
-                return
-            placement = Placement(python, shared_needs.grant, shared_needs.labels)
-            undescribed = [skill for skill in self._group(key) if skill in self._undescribed]
-            self._undescribed.difference_update(undescribed)
-            failed = dict.fromkeys(undescribed, "")
-            try:
-                failed = await self._described(placement, undescribed)
-            finally:
-                saved_meanwhile = not self._undescribed.isdisjoint(self._group(key))
-                self._undescribed.update(failed)  # by the next attempt, which a call may start
-            for skill in self._group(key):
-                if skill in failed:
-                    self._lost.add(skill)
-                    self._fail([skill], failed[skill])
-                elif skill in undescribed or skill not in self._undescribed:
-                    self._active[skill] = key, placement
-                    self._failed.pop(skill, None)
-                    self._lost.discard(skill)
-            if not saved_meanwhile:
-                return
+        placement, reason = needs.placement, ""
+        try:
+            await self._bring_up(placement, needs.environment)
+        except BuildError as error:
+            reason = f"its environment cannot be made: {error}"
+        except Exception as error:  # noqa: BLE001 - a call tries again
+            _log.exception("an environment could not be prepared")
+            reason = f"an internal error: {error}"
+            for skill in self._group(placement):
+                skill.outdate()
+        finally:
+            # Not when the task is done, which is later: what is saved in between would start no other one.
+            del self._tasks[placement]
+        if reason:
+            for skill in self._group(placement):
+                skill.fail(reason, self._loop.time())
+        self._on_change()
 
-    async def _python(self, needs: SkillNeeds, skills: Collection[str]) -> str | None:
-        """The interpreter of an environment, once it exists; `None` for that of the project."""
-        if needs.needed is None:
-            return None
-        if needs.labels:
-            return needs.needed.key
-        assert self._builds is not None  # noqa: S101 - something is needed
-        return await self._builds.ready(needs.needed, partial(self._report_preparing, tuple(skills)))
+    async def _bring_up(self, placement: Placement, environment: Needed | None) -> None:
+        """Make an environment, describe its skills and open it for calls. Raises `BuildError`."""
+        is_over = False
+        while not is_over and (group := self._group(placement)):
+            if environment is not None and not placement.labels:
+                await self._builds.ready(environment, partial(self._report_preparing, [skill.name for skill in group]))
+            begun = [skill for skill in self._group(placement) if skill.is_outdated]
+            for skill in begun:
+                skill.state = _State.DESCRIBED
+            failed = await self._described(placement, [skill.name for skill in begun])
+            group = self._group(placement)
+            is_over = not any(skill.is_outdated for skill in group)  # else something was saved meanwhile
+            for skill in group:
+                if skill.name in failed:
+                    skill.fail(failed[skill.name], self._loop.time(), is_lost=True)
+                elif skill in begun or not skill.is_outdated:
+                    skill.open(placement)
 
     async def _described(self, placement: Placement, skills: list[str]) -> dict[str, str]:
         """Describe skills, one by one if they fail together. Returns the reasons of those that failed."""
@@ -380,100 +385,35 @@ class IsolatedSkills:
     def _report_preparing(self, skills: Collection[str], line: str) -> None:
         self._report(skills, f"preparing the environment of {', '.join(skills)}: {line}")
 
-    def _fail(self, skills: Iterable[str], reason: str) -> None:
-        for skill in skills:
-            needed = self._needs.get(skill)
-            if needed is not None:
-                self._failed[skill] = _Failed(needed.key, reason, self._loop.time())
+    def _preparing(self, command: str) -> list[asyncio.Task[None]]:
+        """The preparations of skills that may contain a command; without a command, of all."""
+        return [
+            task
+            for placement, task in self._tasks.items()
+            if not command or any(may_be_in(skill.name, command) for skill in self._group(placement))
+        ]
 
     def prepares(self, command: str) -> bool:
-        """Whether an environment is being prepared that may contain a command."""
-        return any(self._may_have(key, command) for key in self._tasks)
+        """Whether a skill that may contain a command is being prepared."""
+        return bool(self._preparing(command))
 
     async def settled(self, command: str = "") -> None:
-        """Wait for all environments that may contain a command; without a command, for all."""
-        while tasks := [task for key, task in self._tasks.items() if self._may_have(key, command)]:
+        """Wait until all skills that may contain a command are prepared; without a command, for all."""
+        while tasks := self._preparing(command):
             await asyncio.wait(tasks)
 
     def quick(self) -> list[asyncio.Task[None]]:
-        """The preparations of skills that need no new environment."""
-        made = {needs.key for needs in self._needs.values() if needs.needed is not None}
-        return [task for key, task in self._tasks.items() if key not in made]
-
-    def _may_have(self, key: str, command: str) -> bool:
-        return not command or any(may_be_in(skill, command) for skill in self._group(key))
+        """The preparations of skills that need no environment."""
+        return [task for placement, task in self._tasks.items() if placement.python is None]
 
     def close(self) -> None:
         """Cancel all running preparations."""
         for task in self._tasks.values():
             task.cancel()
-        if self._builds is not None:
+        if "_builds" in vars(self):  # some skill has used them
             self._builds.close()
-
-
-def _without(skills: Mapping[str, _T], gone: Collection[str]) -> dict[str, _T]:
-    return {skill: each for skill, each in skills.items() if skill not in gone}
-
-
-def _read(
-    folders: tuple[Path, ...], settings: Settings, root: Path
-) -> tuple[dict[str, SkillNeeds], dict[str, Failure]]:
-    """The declarations of all skills, and the settings about them."""
-    sources = survey(folders).sources
-    limited = read_limits(sources, folders, settings, root)
-    found = read_needs(folders, settings.own, root, sources, limited.grants)
-    broken = {**found.broken, **limited.broken}
-    needs: dict[str, SkillNeeds] = {}
-    by_name = {source.name: source for source in sources}
-    for skill in {*found.needed, *limited.grants} - broken.keys():
-        needed = found.needed.get(skill)
-        file = needed.declared.file if needed is not None else settings.sandbox.origin
-        labels = (
-            labels_of_skill(by_name[skill], settings.own) if needed is not None and settings.own.cluster.url else ""
-        )
-        needs[skill] = SkillNeeds(needed, limited.grants.get(skill), file, labels)
-    return needs, broken
-
-
-def read_needs(
-    folders: Iterable[Path],
-    own: OwnSettings,
-    root: Path,
-    sources: Iterable[Source] | None = None,
-    limited: Collection[str] = (),
-) -> Declarations:
-    """The declarations of all skills. Most have none, and then no further module is imported. `limited` names those with limits."""
-    saying = [source for source in (survey(folders).sources if sources is None else sources) if _says_something(source)]
-    if not saying:
-        return Declarations({}, {})
-    from prowess_host.environments.builds import Needed
-    from prowess_host.environments.declared import declared_by
-    from prowess_host.environments.errors import NeedsError
-
-    needed: dict[str, Needed] = {}
-    broken: dict[str, Failure] = {}
-    for source in saying:
-        try:
-            found = declared_by(source)
-            if found is not None:
-                needed[source.name] = Needed.by(source, found, own, root, limited=source.name in limited)
-        except NeedsError as error:
-            broken[source.name] = Failure(source.name, error.reason, str(error.file))
-    return Declarations(needed, broken)
 
 
 def may_be_in(skill: str, command: str) -> bool:
     """Whether a command may belong to a skill, judged by its id or its default wire name."""
     return command.startswith((f"{skill}.", f"{skill}_"))
-
-
-def _says_something(source: Source) -> bool:
-    if any(file.is_file() for file in needs_of(source)):
-        return True
-    for file in source.files:
-        try:
-            if _MENTION in read(str(file)):
-                return True
-        except OSError:
-            continue
-    return False

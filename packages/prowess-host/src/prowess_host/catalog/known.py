@@ -46,10 +46,8 @@ class KnownCatalog:
         self._torn: list[Failure] = []
         self.isolated: tuple[str, ...] = ()
         """The skills with environments, at the time of the description."""
-        self.limited: Collection[str] | None = None
-        """The skills with limits, as soon as they are known."""
-        self.unready: list[Failure] = []
-        """The failures of those environments."""
+        self.limited: Collection[str] = ()
+        """The skills with limits; until these are known, all in `isolated`."""
         self._files: tuple[Description, Mapping[str, Stamp]] = Description(), {}
         """The result of `files` for a description: the watcher asks every second."""
         self.configure(own)
@@ -97,7 +95,7 @@ class KnownCatalog:
     def recall(self) -> Standing:
         """Read the manifest of the last run; returns its valid part."""
         self.remember()
-        self.isolated = self._manifest.isolated if self._manifest else ()
+        self.isolated = self.limited = self._manifest.isolated if self._manifest else ()
         return self.standing()
 
     def remember(self) -> None:
@@ -117,11 +115,8 @@ class KnownCatalog:
             description = replace(description, skills=kept, failures=())
         refused = withheld(description.skills, self._sandbox)
         description = replace(description, skills={**description.skills, **refused})
-        found = description.catalog(
-            self._hide, self._paths.project_root, self.isolated if self.limited is None else self.limited
-        )
-        more = (*self._torn, *(failure for failure in self.unready if among is None or failure.source in among))
-        found = replace(found, failures=(*found.failures, *more)) if more else found
+        found = description.catalog(self._hide, self._paths.project_root, self.limited)
+        found = replace(found, failures=(*found.failures, *self._torn)) if self._torn else found
         return found if self._own.cluster.url else with_warnings(found, self._own)
 
     @property

@@ -41,11 +41,15 @@ class PublishedCatalog:
     def publish_known(self) -> None:
         """Publish the known skills, with the last good version of those that no longer load, and save the manifest."""
         self._isolated.send(self._known.sent())
-        self._known.unready = self._isolated.failures
-        new = self._explained(self._known.catalog())
+        new = self._explained(self.whole_catalog())
         self._proven |= {contract.skill for contract in new.contracts} & self._pools.loaded
         self.publish(self.listing.replaced(new, self._known.views(), self.kept))
         self._known.keep()
+
+    def whole_catalog(self) -> Catalog:
+        """The known commands, and all failures, also those of environments and limits."""
+        known = self._known.catalog()
+        return Catalog(known.contracts, (*known.failures, *self._isolated.failures))
 
     def _explained(self, catalog: Catalog) -> Catalog:
         """The catalog. Each failure of a skill with a last good version says that calls use that version."""
@@ -72,13 +76,10 @@ class PublishedCatalog:
 
     def broken(self) -> set[str]:
         """Listed skills that no longer load, except those that were not allowed."""
-        return self.listing.last_good(self._known.catalog()) - self._known.withheld
-
-    def awaited(self) -> set[str]:
-        """Listed skills with environments or limits that have no description, because their files were half saved."""
         listed = {contract.skill for contract in self.listing.catalog.contracts}
-        described = set(map(skill_of, self._known.description.skills))
-        return listed & (self._isolated.names - described)
+        # Half saved: they need to run elsewhere, and the project's own workers did not find them.
+        unseen = self._isolated.names.difference(map(skill_of, self._known.description.skills))
+        return (self.listing.last_good(self._known.catalog()) - self._known.withheld) | (listed & unseen)
 
     def lost(self) -> set[str]:
         """The broken ones that have been imported since the start."""

@@ -17,7 +17,6 @@ from prowess.contracts.catalog import Catalog
 from prowess.contracts.contract import Contract
 from prowess.errors import SettingsError
 from prowess.jsontypes import JsonObject
-from prowess.settings.limits import Limits
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
 from prowess.skills.description import Description
@@ -71,16 +70,17 @@ class CatalogUpdates:
         self._generations.on_live = self._compare
         self._known = KnownCatalog(paths, settings.own)
         self._generations.hooks = lambda: self._known.sources.hooks
-        self._isolated = IsolatedSkills(
+        self.isolated = IsolatedSkills(
             paths.cache_dir,
             describe=self._describe_isolated,
             report=self.supervisor.report_unplaced,
             on_change=self._isolated_changed,
         )
-        self._published = PublishedCatalog(self._known, self._isolated, self.supervisor.pools, self._show)
+        """The skills with environments or limits of their own."""
+        self._published = PublishedCatalog(self._known, self.isolated, self.supervisor.pools, self._show)
         self._generations.source_of = self._published.source_of
-        self.supervisor.pools.placement_of = self._isolated.placement_of
-        self.supervisor.pools.share_of = self._isolated.share_of
+        self.supervisor.pools.placement_of = self.isolated.placement_of
+        self.supervisor.pools.share_of = self.isolated.share_of
         self.supervisor.pools.elsewhere = self._elsewhere
         self._has_own_process = getattr(spawn, "has_own_process", True)
         self._publishes = False
@@ -88,7 +88,7 @@ class CatalogUpdates:
         self._listed = asyncio.Event()
         """Set when the skills of the project's own environment are listed or have failed."""
         self._watcher = Watcher(
-            paths, self._take_save, lambda: {**self._known.files, **self._isolated.files}, self._notice
+            paths, self._take_save, lambda: {**self._known.files, **self.isolated.files}, self._notice
         )
         self._recalled: Standing | None = None
         self.asked = asyncio.Event()
@@ -99,7 +99,7 @@ class CatalogUpdates:
         self._is_behind = False
         """Whether the last attempt to describe what has changed failed as a whole."""
         self._missed: set[str] = set()
-        """Skills that should have been described again, and could not. The next generation describes them."""
+        """Skills that are to be described again although their files say nothing of it. The next generation describes them."""
         self.settled = asyncio.Event()
         """Set when all skills are described or have failed, so that unlisted commands do not exist."""
 
@@ -107,30 +107,30 @@ class CatalogUpdates:
         """Describe the skills after the first messages of the client are answered, then watch for changes."""
         await asyncio.sleep(0)
         standing = self._recall()
-        self._isolated.expect(self._known.isolated)
+        self.isolated.expect(self._known.isolated)
         if standing.complete:
             await self._start_warm(standing.known)
         else:
             await self._start_cold((await self._first_look()).known)
         self._begin_to_publish()
-        self._in_background(self._settle())
+        self._in_background(self._settle())  # while saves are noticed
         if not self.saved.are_current() or await self._found_more_isolated():  # saved before the watcher looked
             await self._renew()
         self._retry_later()
         await self._watcher.run()
 
     async def _settle(self) -> None:
-        """Watch for saves while environments are made, which can take minutes."""
-        await self._isolated.settled()
+        """Wait for environments, which can take minutes."""
+        await self.isolated.settled()
         self.settled.set()
 
     async def _found_more_isolated(self) -> bool:
         """Whether a plugin has added a folder with skills that have environments of their own."""
         if set(self.searched) == set(self.saved.paths.skills_dirs):
             return False
-        before = self._isolated.names
+        before = self.isolated.names
         await self._read_isolated()
-        return self._isolated.names != before
+        return self.isolated.names != before
 
     def _recall(self) -> Standing:
         """The valid part of the manifest, read once, at first use."""
@@ -145,64 +145,45 @@ class CatalogUpdates:
             return None
         return {contract.kind for contract in self._known.catalog().contracts}
 
-    async def load(self, is_enough: Callable[[Listing], bool], command: str = "", *, builds: bool = True) -> None:
-        """Describe skills until the listing `is_enough`, without watching files. Fails as `Generations.describers` does.
+    async def load(self, command: str = "", *, builds: bool = True) -> None:
+        """Describe all skills, or until a command is known, without watching files. Fails as `Generations.describers` does.
 
-        For a `command`, only environments of skills that may contain it are made. Without `builds`, a missing environment
+        For a command, only environments of skills that may contain it are made. Without `builds`, a missing environment
         is a failure of its skills.
         """
         standing = self._known.recall()
         self._begin_to_publish()
-        self._isolated.expect(self._known.isolated)
+        self.isolated.expect(self._known.isolated)
         await self._read_isolated()
         known = standing.known - self._known.doubtful
-        unknown = self._isolated.names.difference(map(skill_of, known))
+        unknown = self.isolated.names.difference(map(skill_of, known))
         if standing.complete and known == standing.known and not unknown:
-            self._isolated.prepare((), build=False)
+            self.isolated.prepare((), build=False)
             self._published.publish(Listing(self._known.catalog(), self._known.views()))
             return
         self._published.publish(Listing(self._known.catalog(known), self._known.views(), complete=False))
-        if not is_enough(self._published.listing):
-            if not standing.complete or known - self._isolated.names != standing.known - self._isolated.names:
-                await self._describe(known | self._isolated.names)
-            among = {skill for skill in unknown if may_be_in(skill, command)} or None
-            self._isolated.prepare(among or unknown, among, build=builds)
+        if self._published.listing[command] is None:
+            if not standing.complete or known - self.isolated.names != standing.known - self.isolated.names:
+                await self._describe(known | self.isolated.names)
+            among = {skill for skill in unknown if may_be_in(skill, command)}
+            self.isolated.prepare(among or unknown, others=not among, build=builds)
             self._assume_committed()
             self._published.publish_known()
-            await self._isolated.settled()
+            await self.isolated.settled()
         elif unknown:
-            self._isolated.prepare((), build=False)
+            self.isolated.prepare((), build=False)
 
     async def describe_anew(self) -> Catalog:
         """Describe all skills from their current files, ignoring the manifest. Fails as `Generations.describers` does."""
         root = self.saved.paths.project_root
-        self._known.isolated = ()
         await self._read_isolated()
         async with self._generations.describers() as ask:
             self._known.begin_anew(await described(ask, (), root))
-        self._isolated.send(self._known.sent(), anew=False)
+        self.isolated.send(self._known.sent(), anew=False)
         self._begin_to_publish()
-        self._isolated.prepare(self._isolated.names)
-        await self._isolated.settled()
-        self._known.unready = self._isolated.failures
-        return self._known.catalog()
-
-    def environments(self) -> list[str]:
-        """One line about each skill with an environment or limits."""
-        return self._isolated.in_words()
-
-    @property
-    def limits(self) -> Mapping[str, Limits]:
-        """The limits of all limited skills."""
-        return self._isolated.limits
-
-    def prepares(self, command: str) -> bool:
-        """Whether the environment of the skill that a command may be in is being prepared."""
-        return self._isolated.prepares(command)
-
-    async def prepared(self, command: str) -> None:
-        """Wait for the environment of the skill that a command may be in, if it is being prepared."""
-        await self._isolated.settled(command)
+        self.isolated.prepare(self.isolated.names)
+        await self.isolated.settled()
+        return self._published.whole_catalog()
 
     def glance(self) -> Catalog:
         """The skills of the manifest, possibly outdated, without those whose files are gone."""
@@ -219,7 +200,7 @@ class CatalogUpdates:
     async def close(self, seconds: float) -> None:
         """Wait until the manifest is saved, up to this many seconds."""
         self._watcher.stop()
-        self._isolated.close()
+        self.isolated.close()
         self._later.cancel()
         for task in self._background:
             task.cancel()
@@ -236,11 +217,11 @@ class CatalogUpdates:
     async def _start_warm(self, known: Collection[str]) -> None:
         """Start with a valid manifest: answer first, start workers and watch files later."""
         self._published.publish(Listing(self._known.catalog(), self._known.views()))
-        if not self._known.doubtful and not self._isolated.names:
+        if not self._known.doubtful and not self.isolated.names:
             self.settled.set()
-        if self._isolated.names:
+        if self.isolated.names:
             await self._read_isolated()
-            self._isolated.prepare(self._isolated.names.difference(map(skill_of, known)))
+            self.isolated.prepare(self.isolated.names.difference(map(skill_of, known)))
             self._begin_to_publish()
             self.supervisor.placed()
         with contextlib.suppress(TimeoutError):
@@ -259,7 +240,7 @@ class CatalogUpdates:
     async def _start_cold(self, known: Collection[str]) -> None:
         """Start without a valid manifest: describe skills. The known ones can be called at once."""
         await self._read_isolated()
-        self._isolated.prepare(self._isolated.names.difference(map(skill_of, known)))
+        self.isolated.prepare(self.isolated.names.difference(map(skill_of, known)))
         self.supervisor.placed()
         self.supervisor.start()
         so_far = Listing(self._known.catalog(known), self._known.views(), complete=False)
@@ -282,22 +263,22 @@ class CatalogUpdates:
         else:
             self._published.keep(self._published.kept)
             self._listed.set()
-            await self._generations.within(self._isolated.quick(), _LOADING)
+            await self._generations.within(self.isolated.quick(), _LOADING)
             self._assume_committed()
             self._published.publish_known()
 
     async def _describe(self, known: Collection[str]) -> None:
         async with self._one_at_a_time, self._generations.describers() as ask:
-            await self._known.learn(ask, self._isolated.names.union(known))
+            await self._known.learn(ask, self.isolated.names.union(known))
 
     # Skills with environments or limits of their own
 
     async def _read_isolated(self) -> None:
         """Read which skills have environments or limits of their own. Later workers get this list."""
-        await self._isolated.read(self.searched, self.saved.current, self.saved.paths.project_root)
-        self._known.isolated = tuple(sorted(self._isolated.names))
-        self._known.limited = frozenset(self._isolated.limits)
-        self._isolated.send(self._known.sent(), anew=False)
+        await self.isolated.read(self.searched, self.saved.current, self.saved.paths.project_root)
+        self._known.isolated = tuple(sorted(self.isolated.names))
+        self._known.limited = frozenset(self.isolated.limits)
+        self.isolated.send(self._known.sent(), anew=False)
 
     async def _describe_isolated(self, placement: Placement, skills: Collection[str]) -> None:
         """Describe skills in their placement, adopt the description, and send new calls there."""
@@ -308,19 +289,17 @@ class CatalogUpdates:
         async with self._one_at_a_time:
             # The description names one version of each file, so these would seem to be made from that of the others.
             others = set(map(skill_of, self._known.learn_isolated(successor.description, skills)))
-            self._missed |= others - self._isolated.names
-            self._isolated.prepare(others & self._isolated.names, others & self._isolated.names)
-            published = self._published
-            lost = (published.broken() | published.awaited()).intersection(skills)
-            published.keep((published.kept - set(skills)) | lost)
-            self._generations.adopt(successor, published.kept)
+            self._missed |= others - self.isolated.names
+            self.isolated.prepare(others & self.isolated.names, others=False)
+            self._published.keep((self._published.kept - set(skills)) | self._published.broken().intersection(skills))
+            self._generations.adopt(successor, self._published.kept)
 
     def _isolated_changed(self) -> None:
         """Publish after an environment is ready or has failed."""
         if self._publishes:
             self._published.publish_known()
         self.supervisor.placed()
-        if self._isolated.lost and not self._later.is_planned:
+        if self.isolated.lost and not self._later.is_planned:
             self._retry_later()
 
     def _begin_to_publish(self) -> None:
@@ -330,7 +309,7 @@ class CatalogUpdates:
 
     def _assume_committed(self) -> None:
         """Use the committed catalog for skills that cannot be described before their environment is made."""
-        unknown = self._isolated.names - self._known.description.skills.keys()
+        unknown = self.isolated.names - self._known.description.skills.keys()
         if unknown:
             from prowess_host.review.committed import committed  # rare, so not imported at start
 
@@ -349,11 +328,11 @@ class CatalogUpdates:
         await self._renew()
         self._retry_later(anew=True)
 
-    async def _renew(self, anew: Collection[str] = ()) -> None:
-        """Start a new generation after a save, if it can be described. It describes the skills in `anew` in any case."""
+    async def _renew(self) -> None:
+        """Start a new generation after a save, if it can be described."""
         async with self._one_at_a_time:
             try:
-                await repeated(partial(self._next_generation, anew))
+                await repeated(self._next_generation)
             except (SettingsError, ChildProcessError) as error:
                 self._fall_behind(str(error))
             except Exception as error:  # noqa: BLE001 - without this, the host would notice no later save
@@ -366,7 +345,7 @@ class CatalogUpdates:
         self._is_behind = True
         self._published.publish(self._published.listing.failing(f"{reason} (the previous version stays in use)"))
 
-    async def _next_generation(self, anew: Collection[str]) -> None:
+    async def _next_generation(self) -> None:
         """Describe what has changed in a new worker, and send calls there."""
         successor: Successor | None = None
 
@@ -377,18 +356,16 @@ class CatalogUpdates:
             successor = await self._generations.next_generation(known)
             return successor.description
 
-        before = self.saved.current.written
         self._configure(self.saved.read())
         standing = await asyncio.to_thread(self._known.standing)
         await self._read_isolated()  # last, since a call would wake a skill that is not yet known to be outdated
-        changed = self.saved.current.written != before
         loaded = self.supervisor.pools.loaded  # import these again now, so that their next calls are fast
-        stale = self._isolated.names.difference(map(skill_of, standing.known - self._known.doubtful))
-        self._isolated.prepare(self._isolated.names if changed else stale)
-        missed = {*anew, *self._missed}
+        stale = self.isolated.names.difference(map(skill_of, standing.known - self._known.doubtful))
+        self.isolated.prepare(stale)
+        missed = set(self._missed)
         known = standing.known - loaded - self._known.doubtful - missed
         try:
-            await self._known.learn(ask, known | self._isolated.names)
+            await self._known.learn(ask, known | self.isolated.names)
         except BaseException:
             if successor is not None:
                 self._generations.discard(successor)
@@ -400,10 +377,9 @@ class CatalogUpdates:
     def _adopt(self, successor: Successor) -> None:
         """Send calls to a new generation, and publish what it has described."""
         broken_plugins = self._known.sources.broken_plugins(self._known.description)
-        self._known.unready = self._isolated.failures  # without those that this save has mended
-        kept = self._published.broken() | self._published.awaited() | broken_plugins
+        kept = self._published.broken() | broken_plugins
         self._published.keep(kept)
-        self._isolated.leave(kept)
+        self.isolated.leave(kept)
         self._generations.adopt(successor, kept)
         self._assume_committed()
         self._published.publish_known()
@@ -423,9 +399,9 @@ class CatalogUpdates:
 
     async def _describe_again(self, skills: Collection[str]) -> None:
         """Describe skills in the worker that runs them, and adopt the description."""
-        isolated = self._isolated.names.intersection(skills)
+        isolated = self.isolated.names.intersection(skills)
         if isolated:
-            self._isolated.prepare(isolated)
+            self.isolated.prepare(isolated)
             skills = set(skills) - isolated
         if not skills:
             return
@@ -433,7 +409,8 @@ class CatalogUpdates:
 
         async def describe() -> None:
             if not await self._describe_current(skills):
-                await self._renew(skills)
+                self._missed.update(skills)
+                await self._renew()
 
         try:
             await repeated(describe)
@@ -462,17 +439,18 @@ class CatalogUpdates:
 
         With `anew`, the pauses start over.
         """
-        is_lost = bool(self._known.fatal or self._isolated.lost)
+        is_lost = bool(self._known.fatal or self.isolated.lost)
         self._later.plan(is_behind=self._is_behind, is_lost=is_lost, anew=anew)
 
     async def _try_again(self) -> None:
         self._later.begin()
-        self._isolated.prepare(self._isolated.lost, self._isolated.lost)
+        self.isolated.prepare(self.isolated.lost, others=False)
         if self._is_behind:  # before anything else: an import may take long
             await self._renew()
         mended = await self._generations.importable(self._known.fatal) & self._known.fatal
         if mended & self._published.kept:  # a current worker may have imported the last good version
-            await self._renew(mended)
+            self._missed |= mended
+            await self._renew()
         elif not self._is_behind:
             await self._describe_again(mended)
         if not self._later.is_planned:  # otherwise a save has started over
@@ -496,11 +474,7 @@ class CatalogUpdates:
             return None
         if self.supervisor.pools.abroad is None:
             return Unplaced(NO_CLUSTER.format(labels=labels))
-        return self._isolated.elsewhere(contract.skill, labels)
-
-    def retry_on_agents(self) -> None:
-        """Try again to describe skills on agents, because one has joined the cluster."""
-        self._isolated.retry_on_agents()
+        return self.isolated.elsewhere(contract.skill, labels)
 
     def parts(self) -> Parts:
         """The files that workers on other machines need."""

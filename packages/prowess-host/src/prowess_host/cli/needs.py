@@ -10,9 +10,9 @@ from prowess.errors import ProwessError, did_you_mean
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
 from prowess.skills.discovery import survey
-from prowess_host.catalog.isolated import Declarations, read_needs
 from prowess_host.catalog.known import KnownCatalog
 from prowess_host.catalog.limited import read_limits
+from prowess_host.catalog.needs import NeededEnvironments, read_environments
 from prowess_host.cli.terminal import complain
 from prowess_host.environments.builds import Needed
 
@@ -24,7 +24,7 @@ class Needs(NamedTuple):
 
     root: Path
     cache: Path
-    found: Declarations
+    found: NeededEnvironments
 
     def among(self, skills: tuple[str, ...]) -> dict[str, Needed]:
         """The environments of some skills, by skill; of all skills if none is named."""
@@ -53,7 +53,7 @@ def needs_of_project(settings: Settings) -> Needs:
     limited = read_limits(sources, folders, settings, root)
     # Limits are not checked: a container image may be built on a system that cannot enforce them.
     names = {*limited.grants, *limited.broken}
-    return Needs(root, paths.cache_dir, read_needs(folders, settings.own, root, sources, names))
+    return Needs(root, paths.cache_dir, read_environments(sources, settings.own, root, names))
 
 
 def grouped(needed: dict[str, Needed]) -> list[tuple[Needed, tuple[str, ...]]]:

@@ -24,8 +24,9 @@ from prowess.settings.layers import PREFIX
 from prowess.settings.limits import Limits
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
-from prowess_host.catalog.isolated import read_needs
+from prowess.skills.discovery import survey
 from prowess_host.catalog.known import KnownCatalog
+from prowess_host.catalog.needs import read_environments
 from prowess_host.clients.connecting import ServerEntry, connections_of
 from prowess_host.clients.launches import is_fleeting
 from prowess_host.clients.machine import Machine
@@ -265,7 +266,7 @@ def _shown(path: Path, checked: CheckedProject) -> str:
 def _environments(settings: Settings, checked: CheckedProject) -> Iterator[Finding]:
     """Check the environments of skills."""
     paths = ConfigPaths.of(settings, checked.machine.environ)
-    found = read_needs(paths.skills_dirs, settings.own, paths.project_root)
+    found = read_environments(survey(paths.skills_dirs).sources, settings.own, paths.project_root)
     for failure in found.broken.values():
         yield Finding("environments", "error", str(failure), "correct it; the other skills work")
     if not found.needed:

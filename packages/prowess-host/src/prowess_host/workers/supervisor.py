@@ -171,11 +171,6 @@ class Supervisor:
                 self._timeouts.resume_clock(job)
             worker.process.send(Kind.ANSWERS, job.number, json.dumps(answers).encode())
 
-    @property
-    def busy(self) -> int:
-        """The number of unfinished jobs."""
-        return len(self._jobs())
-
     def is_unbegun(self, job: Job) -> bool:
         """Whether a job waits for the start of a worker, or for an import."""
         worker = self._running.get(job)
