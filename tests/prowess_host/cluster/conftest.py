@@ -91,4 +91,5 @@ def env(cluster_settings: dict[str, str]) -> dict[str, str]:
         "PROWESS_CLUSTER__URL": cluster_settings["cluster.url"],
         "PROWESS_CLUSTER__NAME": cluster_settings["cluster.name"],
         "PROWESS_RUN_ON": '{"*" = "any"}',
+        "PROWESS_CLUSTER__PATIENCE": str(PATIENCE),  # an agent in a process of its own takes a while to join
     }
