@@ -67,7 +67,7 @@ class _Loop(asyncio.SelectorEventLoop):
         if executor is None and not self._has_executor:
             from prowess.worker.executor import Executor  # takes a millisecond, and a short host needs no threads
 
-            self.set_default_executor(Executor(thread_name_prefix="asyncio"))
+            self.set_default_executor(Executor())
             self._has_executor = True
         return super().run_in_executor(executor, func, *args)
 

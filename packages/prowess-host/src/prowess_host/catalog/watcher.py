@@ -22,6 +22,7 @@ from prowess.daemons import NO_THREAD, can_start_threads, start_thread
 from prowess.settings.paths import ConfigPaths
 from prowess.skills.folders import TreeFolder, out_of_files, walk
 from prowess.skills.stamps import Stamp, stamp
+from prowess.worker.heap import share_one_heap
 
 __all__ = ["Sight", "Watcher", "look"]
 
@@ -81,6 +82,7 @@ class Watcher:
 
     def start(self) -> None:
         """Read the current state. Later changes count, also those before `poll`."""
+        share_one_heap()  # the probes of `_notices` would leave others
         if start_thread("prowess-files", self._watch) is None:
             _log.warning("saves are not noticed: %s", NO_THREAD)
             self.ready.set()

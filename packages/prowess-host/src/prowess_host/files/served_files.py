@@ -17,6 +17,7 @@ from prowess.contracts.visible import visible
 from prowess.daemons import NO_THREAD, can_start_threads, start_thread
 from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject
+from prowess.worker.heap import share_one_heap
 from prowess_host.files.folders import LARGEST, FoundFile, list_files, read_file, read_pattern
 from prowess_host.files.skill_folders import LARGEST_SKILL, MOST_OF_SKILL, SkillFileProblem, digest, read_front_matter
 
@@ -268,6 +269,7 @@ class ServedFiles:
         self.is_used = self.is_used or bool(self._sources())
         if self.is_used and not self._started:
             self._started = True
+            share_one_heap()  # as in `Watcher.start`
             if start_thread("prowess-resources", self._watch, call_soon) is None:
                 self._publish(look(self._sources()))
                 _log.warning("changes of the project's files are not noticed: %s", NO_THREAD)
