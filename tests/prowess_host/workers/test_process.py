@@ -137,6 +137,23 @@ async def test_a_worker_that_was_launched_ahead_is_the_first_one(tmp_path: Path,
         assert 0 == await worker.over()
 
 
+async def test_a_worker_that_has_just_ended_is_not_killed(tmp_path: Path, python: str, monkeypatch: pytest.MonkeyPatch):
+    """Another process may have its id by then."""
+    ended: list[int] = []
+
+    class KilledLate(WorkerProcess):
+        async def _read_last_frames(self) -> None:
+            with monkeypatch.context() as patched:
+                patched.setattr(process_tree, "end", lambda pid, *_: ended.append(pid))
+                self.kill()
+            await super()._read_last_frames()
+
+    worker = Watched(make_project(tmp_path, t=SKILL), python, spawn=KilledLate)
+    worker.process.send(Kind.QUIT)
+    assert 0 == await worker.over()
+    assert [] == ended
+
+
 @pytest.mark.parametrize("shared", [True, False])
 async def test_a_worker_that_was_launched_in_another_way_is_ended(tmp_path: Path, python: str, shared: bool):
     """Whatever was started for nothing is gone, with its guard."""

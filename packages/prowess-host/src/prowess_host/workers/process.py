@@ -77,9 +77,9 @@ class WorkerProcess(LinkedWorker):
 
     def kill(self) -> None:
         """Kill the worker and all its descendants."""
-        if not self._over:
+        if self.exit_code is None:  # after that, another process may have its id
             process_tree.end_tree(self.pid)  # before it loses its root
-            process_tree.end(self.pid)  # it may have left the group; its id stays valid until `_wait` has reaped it
+            process_tree.end(self.pid)  # it may have left the group
             self._kill_group()
 
     async def _watch_files(self, confinement: Confinement) -> None:
