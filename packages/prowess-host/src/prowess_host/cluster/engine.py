@@ -211,7 +211,8 @@ class EngineConnection:
         """Wait for the connection. Returns whether the engine is up."""
         self.start()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.usable.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self.usable.wait()
         return self.up
 
     async def close(self) -> None:
@@ -236,7 +237,8 @@ class EngineConnection:
                 self._set(None)
                 try:
                     with contextlib.suppress(Exception):
-                        await asyncio.wait_for(client.close(), _PATIENCE)
+                        async with asyncio.timeout(_PATIENCE):
+                            await client.close()
                 finally:
                     client.abort()
             await asyncio.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 - spreads hosts that lost it together
