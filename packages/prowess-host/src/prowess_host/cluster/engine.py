@@ -124,8 +124,12 @@ class _Client(Client):
         """Called at every end. nats-py would report it after it has sent what waits, which may fail, or take for ever."""
         if not self.is_closed:
             self.on_end()
-        with contextlib.suppress(OSError):
-            await super()._close(status, do_cbs)
+        try:
+            with contextlib.suppress(OSError):
+                await super()._close(status, do_cbs)
+        finally:
+            for subscription in self._subs.values():  # nats-py does this last, and not after such a failure
+                subscription._stop_processing()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - else its task waits for ever
 
     def abort(self) -> None:
         """Drop the connection with all that still waits."""
