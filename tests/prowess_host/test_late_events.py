@@ -21,7 +21,7 @@ from piped import STATELESS, Message, make_project, result, until, write_skill
 SEEDS = [int(seed) for seed in os.environ.get("LATE_SEEDS", "7").split()]
 """More of them are for those who change how calls, workers and connections work."""
 ACTS = ["call"] * 20 + ["cancel"] * 4 + ["save", "kill", "stop", "visit"]
-COUNT = 120
+COUNT = 80
 LIMIT = 2
 SETTINGS = """
     [host]
@@ -125,7 +125,8 @@ class History:
         asyncio.get_running_loop().call_later(0.2 * self._chance.random(), visitor.connection.close)
 
     def save(self) -> None:
-        write_skill(self._root, "t.py", f"{SKILL}# {len(self.answers)}\n")
+        saved = write_skill(self._root / "saved", "t.py", f"{SKILL}# {len(self.answers)}\n")
+        saved.replace(self._root / "skills" / "t.py")  # half a file would have no commands
 
     def kill(self) -> None:
         self._signal(signal.SIGKILL)
