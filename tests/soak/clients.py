@@ -206,10 +206,12 @@ class Client:
 
     async def ended(self) -> int:
         """The exit code, when everything the host said is read."""
-        code = await asyncio.wait_for(asyncio.to_thread(self.process.wait), PATIENCE)
+        async with asyncio.timeout(PATIENCE):
+            code = await asyncio.to_thread(self.process.wait)
         if self.habits.reads == "never" and not self._reading.is_closing():
             self._reading.resume_reading()
-        await asyncio.wait_for(self._ended.wait(), PATIENCE)
+        async with asyncio.timeout(PATIENCE):
+            await self._ended.wait()
         self.journal.read()
         return code
 

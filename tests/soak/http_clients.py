@@ -53,7 +53,8 @@ class WebClient(Client):
         self.process.send_signal(signal.SIGTERM)
 
     async def ended(self) -> int:
-        code = await asyncio.wait_for(asyncio.to_thread(self.process.wait), PATIENCE)
+        async with asyncio.timeout(PATIENCE):
+            code = await asyncio.to_thread(self.process.wait)
         await asyncio.gather(*self._posts)
         self._on_end(b"")
         self.journal.read()

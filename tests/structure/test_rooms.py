@@ -34,7 +34,7 @@ ROOMS: dict[str, str] = {
         (door)
     """,
     "prowess_host": """
-        protocol stderr confinement
+        protocol stderr confinement threads
         transports workers
         long_results
         files environments

@@ -381,6 +381,20 @@ def test_numbers_share_slots_only_when_they_are_far_apart():
     assert Board.slot(1) == Board.slot(Board.SLOTS)
 
 
+async def test_what_the_other_end_sent_before_it_was_gone_arrives_although_something_is_sent_to_it():
+    """A worker that ends may have answered and begun calls. Sending it another one must not lose that."""
+    got, lost = list[Frame](), asyncio.Event()
+    link = Link(got.append, lost.set)
+    ours, theirs = socket.socketpair()
+    await asyncio.get_running_loop().create_connection(lambda: link, sock=ours)
+    theirs.sendall(encode_frame(Kind.BEGUN, 1) + encode_frame(Kind.RESULT, 1))
+    theirs.close()
+    link.send(Kind.CALL, 2)
+    with fail_after(PATIENCE):
+        await lost.wait()
+    assert [Kind.BEGUN, Kind.RESULT] == [frame.kind for frame in got]
+
+
 async def test_an_end_whose_other_end_is_gone_holds_no_buffers():
     """Not even half a frame: whoever looks after dead processes may hold it for a while."""
     loop, lost = asyncio.get_running_loop(), asyncio.Event()

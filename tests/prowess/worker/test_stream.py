@@ -185,6 +185,21 @@ async def test_a_call_does_not_start_before_the_system_has_taken_its_begun(ends:
     assert (1, False) == (rooms, ends.stream.full)
 
 
+async def test_a_call_that_is_cancelled_before_the_system_has_taken_its_begun_does_not_start(ends: Ends):
+    """The host does not read for a while. It hears of a beginning, and no command runs."""
+    ends.tell(Kind.CALL, 1)
+    await ends.until(1)
+    ends.stream.send(Kind.RESULT, 9, b"{}", b"x" * 3_000_000)
+    starting = asyncio.create_task(asyncio.to_thread(ends.stream.start, 1))
+    with fail_after(PATIENCE):
+        while 1 not in ends.stream._begun:  # noqa: ASYNC110 - a thread changes it
+            await asyncio.sleep(0.001)
+    ends.tell(Kind.CANCEL, 1)
+    await ends.until(2)
+    assert [Kind.RESULT, Kind.BEGUN] == [(await ends.told()).kind for _ in range(2)]
+    assert not await starting
+
+
 async def test_a_host_that_leaves_keeps_nobody_waiting():
     """What was sent goes nowhere, and what is sent then neither."""
     ends = Ends()

@@ -268,6 +268,21 @@ async def test_connection_that_is_lost_while_messages_wait_is_made_again(engine:
     await proxy.close()
 
 
+async def test_connection_that_cannot_send_what_waits_leaves_no_task(connect: Connect) -> None:
+    """Its subscriptions would wait for ever, and the log would say so each time."""
+    connection, before = await connect(), asyncio.all_tasks()
+    connection.subscribe(connection.subject("news"), lambda _: None)
+    await connection.flush()
+    client = connection._client
+    connection.publish(connection.subject("other"), b"waits")
+    client.abort()
+    with anyio.fail_after(PATIENCE):
+        await client.close()  # at once, before it tries to send
+        await connection.close()
+        while left := asyncio.all_tasks() - before:
+            await asyncio.wait(left)
+
+
 async def test_engine_that_reads_nothing_is_given_up_while_messages_wait(
     own_engine: FailingEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

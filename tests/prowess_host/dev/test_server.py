@@ -67,13 +67,14 @@ async def test_a_malformed_request_is_refused(data: bytes):
     """And ends the connection: whatever follows cannot be told apart."""
     async with serving(echo) as port:
         assert (await talk(port, data)).startswith("HTTP/1.1 400 ")
-        assert "HTTP/1.1 200" in await asyncio.wait_for(_get(port), PATIENCE)
+        assert "HTTP/1.1 200" in await _get(port)
 
 
 async def _get(port: int) -> str:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-    answer = (await reader.read()).decode()
+    with fail_after(PATIENCE):
+        answer = (await reader.read()).decode()
     writer.close()
     return answer
 
@@ -137,7 +138,7 @@ async def test_a_stream_may_end():
         return PageStream(parts())
 
     async with serving(stream) as port:
-        assert (await asyncio.wait_for(_get(port), PATIENCE)).endswith("\r\n\r\nall")
+        assert (await _get(port)).endswith("\r\n\r\nall")
 
 
 async def test_a_fault_of_a_handler_costs_one_connection(caplog: pytest.LogCaptureFixture):
@@ -146,7 +147,7 @@ async def test_a_fault_of_a_handler_costs_one_connection(caplog: pytest.LogCaptu
 
     async with serving(fail) as port:
         assert "" == await talk(port, b"GET /x HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert "200 OK" in await asyncio.wait_for(_get(port), PATIENCE)
+        assert "200 OK" in await _get(port)
     assert "ZeroDivisionError" in caplog.text
 
 

@@ -18,6 +18,9 @@ from piped import error, hosted, make_project, until, write_skill
 from shell import prowess
 from web import served_over_http
 
+from prowess.settings.keys import OwnSettings
+from prowess_host.environments.builds import Builds, Needed
+from prowess_host.environments.declared import Declared
 from prowess_host.environments.store import EnvironmentStore, InUse
 
 pytest.importorskip("uv")
@@ -74,6 +77,24 @@ async def test_uv_that_hangs_is_ended(tmp_path: Path, wheels: Path) -> None:
         assert "fine" == await host.text("plain_fine")
         await host.leave()
         await host.alone()
+
+
+async def test_last_lines_of_a_build_that_was_ended_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread reads what is left in the pipe. Nobody waits for it any more."""
+    talking = tmp_path / "talking"
+    talking.write_text('#!/bin/sh\nyes \'{"told": "at work"}\' | head -n 2000\n')
+    talking.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(talking))
+    faults: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, fault: faults.append(fault))
+    builds = Builds(tmp_path)
+    needed = Needed("key", Declared("tiny.py"), ("tiny",), OwnSettings(), tmp_path)
+    with pytest.raises(asyncio.CancelledError):
+        await builds.ready(needed, lambda _: builds.close())
+    await until(lambda: "prowess-build" not in {thread.name for thread in threading.enumerate()})
+    assert [] == faults
 
 
 NEW_MOUNTS = ["unshare", "--mount", "--propagation", "private"]

@@ -9,6 +9,7 @@ import json
 import os
 import socket
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,36 @@ async def test_a_worker_that_was_launched_ahead_is_the_first_one(tmp_path: Path,
         assert b'"x"' in (await worker.heard(Kind.RESULT)).body
         worker.process.send(Kind.QUIT)
         assert 0 == await worker.over()
+
+
+async def test_a_worker_that_has_just_ended_is_not_killed(tmp_path: Path, python: str, monkeypatch: pytest.MonkeyPatch):
+    """Another process may have its id by then."""
+    ended: list[int] = []
+
+    class KilledLate(WorkerProcess):
+        async def _read_last_frames(self) -> None:
+            with monkeypatch.context() as patched:
+                patched.setattr(process_tree, "end", lambda pid, *_: ended.append(pid))
+                self.kill()
+            await super()._read_last_frames()
+
+    worker = Watched(make_project(tmp_path, t=SKILL), python, spawn=KilledLate)
+    worker.process.send(Kind.QUIT)
+    assert 0 == await worker.over()
+    assert [] == ended
+
+
+async def test_the_end_of_a_worker_waits_for_no_other_thread(tmp_path: Path, python: str):
+    """All those of asyncio may read from a disk that hangs."""
+    gate, loop = threading.Event(), asyncio.get_running_loop()
+    reading = [loop.run_in_executor(None, gate.wait) for _ in range(100)]
+    worker = Watched(make_project(tmp_path, t=SKILL), python)
+    worker.process.send(Kind.QUIT)
+    try:
+        assert 0 == await worker.over()
+    finally:
+        gate.set()
+        await asyncio.gather(*reading)
 
 
 @pytest.mark.parametrize("shared", [True, False])

@@ -219,9 +219,11 @@ class Project:
     # Other hosts of the same project
 
     async def _leave(self, engine: EngineConnection) -> None:
-        if self.sharing is not None:
-            await self.sharing.close()
-        await engine.close()
+        try:
+            if self.sharing is not None:
+                await self.sharing.close()
+        finally:
+            await engine.close()
 
     @property
     def mark(self) -> str:
@@ -514,7 +516,8 @@ class Project:
         if self._watching is not None:
             self._watching.cancel()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.workers.close(), _CLOSING)
+            async with asyncio.timeout(_CLOSING):
+                await self.workers.close()
         for client in list(self._clients):
             _notify(client.close)
         await self._updates.close(_SAVING)
@@ -524,7 +527,8 @@ class Project:
         if self.agents is not None:
             self.agents.close()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._leave(self.agents.engine), _PARTING)
+                async with asyncio.timeout(_PARTING):
+                    await self._leave(self.agents.engine)
 
 
 def _no_others(_news: JsonObject) -> None:

@@ -19,6 +19,7 @@ from prowess_host.project import Project
 from prowess_host.protocol.identity import Server
 from prowess_host.protocol.lines import LineSplitter, Oversized
 from prowess_host.protocol.numbers import MOST_DIGITS
+from prowess_host.threads import in_own_thread
 from prowess_host.transports.claim import Claim
 from prowess_host.transports.pipes import Reader, Writer
 from prowess_host.workers.launch import Launched
@@ -82,7 +83,7 @@ class StdioHost:
         await self._project.close()
         await asyncio.sleep(0)  # lines that were held back have been sent
         if self._writer.backlog:  # in a thread, so that a signal ends the host meanwhile
-            await asyncio.to_thread(self._writer.flush, 0.0 if self._broke else _FLUSH)
+            await in_own_thread(self._writer.flush, 0.0 if self._broke else _FLUSH)
         return self._exit_code
 
     def _on_bytes(self, data: bytes) -> None:

@@ -294,15 +294,17 @@ class Link(asyncio.BufferedProtocol):
         """Pass on the frames that have already arrived at the socket."""
         for _ in range(_MOST_CHUNKS):
             try:
-                size = sock.recv_into(self.get_buffer(_CHUNK))
+                size = os.readv(sock.fileno(), [self.get_buffer(_CHUNK)])
             except OSError:  # nothing more
                 return
             if not size:
                 return
             self.buffer_updated(size)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+    def connection_lost(self, exc: Exception | None) -> None:
         """Release the buffers after the other end has closed."""
+        if exc is not None and self._transport is not None:  # asyncio does not read on after a write has failed
+            self.drain(self._transport.get_extra_info("socket"))
         self._reader, self._chunk = FrameReader(), bytearray()
         self._on_lost()
 

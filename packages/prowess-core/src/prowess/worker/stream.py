@@ -222,11 +222,17 @@ class Stream:
             if number not in self._waiting:
                 return False
             self._waiting.discard(number)
-            if time.monotonic() > self._due.get(number, math.inf):  # its CANCEL is still on the way
+            if self._is_overdue(number):
                 return False
             self._begun.add(number)
         self._put(memoryview(encode_frame(Kind.BEGUN, number)), wait=True)
-        return True
+        return number in self._begun and not self._is_overdue(
+            number
+        )  # it may have waited long for a host that reads slowly
+
+    def _is_overdue(self, number: int) -> bool:
+        """Whether the time of a call is up. Its CANCEL may still be on the way."""
+        return time.monotonic() > self._due.get(number, math.inf)
 
     def pause(self, number: int) -> None:
         """Let the host withdraw a call that waits for its turn, unless it is cancelled. `start` is called again before it runs."""

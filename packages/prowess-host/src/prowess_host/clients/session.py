@@ -65,7 +65,8 @@ async def run_session(launch: Launch, environ: Mapping[str, str], folder: Path, 
     listening = asyncio.ensure_future(_listen(cast("asyncio.StreamReader", process.stderr), said))
     talk = _Talk(process, began)
     try:
-        await asyncio.wait_for(talk.hold(), patience)
+        async with asyncio.timeout(patience):
+            await talk.hold()
         session = talk.session
     except TimeoutError:
         session = replace(talk.session, failure=f"no list of tools in {patience:g} seconds")
@@ -74,7 +75,8 @@ async def run_session(launch: Launch, environ: Mapping[str, str], folder: Path, 
     finally:
         await _end(process)
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(listening, _ENDING)
+        async with asyncio.timeout(_ENDING):
+            await listening
     return replace(session, stderr=tuple(said[-_LAST_LINES:]))
 
 
@@ -87,7 +89,8 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     """Close the input, as a client that leaves, and kill the host if it does not exit."""
     cast("asyncio.StreamWriter", process.stdin).close()
     try:
-        await asyncio.wait_for(process.wait(), _ENDING)
+        async with asyncio.timeout(_ENDING):
+            await process.wait()
     except TimeoutError:
         with contextlib.suppress(ProcessLookupError):
             process.kill()

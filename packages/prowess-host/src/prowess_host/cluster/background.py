@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Final
 
 from prowess_host.cluster.errors import EngineError
 
 __all__ = ["Background"]
 
 _log = logging.getLogger("prowess.cluster")
+_AGAIN: Final = 0.1
+"""Seconds after which a task that still runs is cancelled again."""
 
 
 class Background:
@@ -32,10 +34,12 @@ class Background:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    def cancel(self) -> None:
-        """Cancel all tasks that still run."""
-        for task in list(self._tasks):
-            task.cancel()
+    async def close(self) -> None:
+        """Cancel all tasks, and wait for their ends: nats-py may swallow a cancellation."""
+        while self._tasks:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(self._tasks, timeout=_AGAIN)
 
 
 async def _logged(work: Coroutine[Any, Any, None]) -> None:

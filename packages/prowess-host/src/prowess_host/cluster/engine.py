@@ -124,8 +124,12 @@ class _Client(Client):
         """Called at every end. nats-py would report it after it has sent what waits, which may fail, or take for ever."""
         if not self.is_closed:
             self.on_end()
-        with contextlib.suppress(OSError):
-            await super()._close(status, do_cbs)
+        try:
+            with contextlib.suppress(OSError):
+                await super()._close(status, do_cbs)
+        finally:
+            for subscription in self._subs.values():  # nats-py does this last, and not after such a failure
+                subscription._stop_processing()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - else its task waits for ever
 
     def abort(self) -> None:
         """Drop the connection with all that still waits."""
@@ -211,7 +215,8 @@ class EngineConnection:
         """Wait for the connection. Returns whether the engine is up."""
         self.start()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.usable.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self.usable.wait()
         return self.up
 
     async def close(self) -> None:
@@ -236,7 +241,8 @@ class EngineConnection:
                 self._set(None)
                 try:
                     with contextlib.suppress(Exception):
-                        await asyncio.wait_for(client.close(), _PATIENCE)
+                        async with asyncio.timeout(_PATIENCE):
+                            await client.close()
                 finally:
                     client.abort()
             await asyncio.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 - spreads hosts that lost it together

@@ -225,10 +225,9 @@ class Agents:
                 gone = "" if self.engine.up else f"the engine {self.engine.address} is {self.engine.state}; "
                 raise _Refused(f"{gone}{why_none([seen.candidate() for seen in self.seen.values()], needed)}")
             changed = self.changed
-            try:
-                await asyncio.wait_for(changed.wait(), left)
-            except TimeoutError:
-                continue
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await changed.wait()
 
     async def ask(self, agent: SeenAgent, order: Mapping[str, Any]) -> Mapping[str, Any]:
         """Send an order to an agent, and return its answer."""

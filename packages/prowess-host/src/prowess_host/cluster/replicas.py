@@ -61,7 +61,7 @@ class Replicas:
 
     async def close(self) -> None:
         """Leave, and delete the announcement, so that the others know at once."""
-        self._background.cancel()
+        await self._background.close()
         if self._engine.up:
             try:
                 await self._present.delete(self.me)

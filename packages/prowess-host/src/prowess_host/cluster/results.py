@@ -7,6 +7,7 @@ After any fault of the engine there is no shared result, and the command runs he
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import Awaitable, Callable
@@ -68,9 +69,9 @@ class ClusterResults:
         """The number of results that other hosts are computing for us."""
         return len(self._waiting)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Cancel all tasks. Claims expire."""
-        self._background.cancel()
+        await self._background.close()
 
     # Messages from workers
 
@@ -127,10 +128,9 @@ class ClusterResults:
         self._waiting.setdefault(name, set()).add(landed)
         try:
             while (entry := await self._kept.get(name)) is not None and entry.value[:1] == _CLAIM:
-                try:
-                    await asyncio.wait_for(landed.wait(), _LOOK)
-                except TimeoutError:
-                    continue
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK):
+                        await landed.wait()
                 landed.clear()
             return None if entry is None else entry.value[1:]
         finally:

@@ -81,8 +81,8 @@ class ClusterSharing:
 
     async def close(self) -> None:
         """Tell the others that this host leaves."""
-        self.results.close()
-        self.slots.close()
+        await self.results.close()
+        await self.slots.close()
         await self.handles.close()
         await self.replicas.close()
 

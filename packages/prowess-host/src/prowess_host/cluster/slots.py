@@ -8,6 +8,7 @@ host applies the limit to its own calls only.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import logging
@@ -48,9 +49,9 @@ class ClusterSlots:
         self._engine.subscribe(self._subject, self._on_news)
         self._engine.on_change(self._changed)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Cancel all tasks."""
-        self._background.cancel()
+        await self._background.close()
 
     def admits(self, contract: Contract, job: object) -> bool:
         """Whether a call may begin now. If not, `on_room` is called when to ask again."""
@@ -160,7 +161,6 @@ class _Command:
 
 
 async def _wait_for_news(news: asyncio.Event) -> None:
-    try:
-        await asyncio.wait_for(news.wait(), _LOOK * random.uniform(0.5, 1.0))  # noqa: S311 - spreads hosts that lost a race
-    except TimeoutError:
-        return
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_LOOK * random.uniform(0.5, 1.0)):  # noqa: S311 - spreads hosts that lost a race
+            await news.wait()

@@ -127,7 +127,7 @@ class Builds:
 
     async def _build(self, needed: Needed) -> None:
         def report(line: str) -> None:
-            for each in self._reports[needed.key]:
+            for each in self._reports.get(needed.key, ()):  # the last lines of a helper may come after its end
                 each(line)
 
         async with self._at_once:

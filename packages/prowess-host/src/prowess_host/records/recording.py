@@ -20,6 +20,7 @@ from prowess.daemons import NO_THREAD, start_thread
 from prowess.jsontypes import JsonObject, encodable
 from prowess.worker.heap import LARGE, give_back_soon, share_one_heap
 from prowess_host.records.events import Events
+from prowess_host.threads import in_own_thread
 
 if TYPE_CHECKING:
     from prowess_host.workers.jobs import Job, Listener
@@ -427,4 +428,4 @@ class Recorder:
         self._hand_over()
         if self._thread is not None:
             self._put(None)
-            await self._loop.run_in_executor(None, self._thread.join, seconds)
+            await in_own_thread(self._thread.join, seconds)

@@ -218,7 +218,8 @@ class LinkedWorker(ABC):
     async def _read_last_frames(self) -> None:
         """Read the frames that it sent before its end, so that its begun calls are known."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._lost.wait(), _LAST_FRAMES)
+            async with asyncio.timeout(_LAST_FRAMES):
+                await self._lost.wait()
         if not self._lost.is_set():
             self.link.drain(self._sock)
         self._over = True

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from prowess.worker.link import Frame
 from prowess_host.confinement import FAILED
 from prowess_host.stderr import complaints
+from prowess_host.threads import in_own_thread
 from prowess_host.workers import process_tree
 from prowess_host.workers.launch import Launched
 from prowess_host.workers.linked import LinkedWorker
@@ -77,9 +78,9 @@ class WorkerProcess(LinkedWorker):
 
     def kill(self) -> None:
         """Kill the worker and all its descendants."""
-        if not self._over:
+        if self.exit_code is None:  # after that, another process may have its id
             process_tree.end_tree(self.pid)  # before it loses its root
-            process_tree.end(self.pid)  # it may have left the group; its id stays valid until `_wait` has reaped it
+            process_tree.end(self.pid)  # it may have left the group
             self._kill_group()
 
     async def _watch_files(self, confinement: Confinement) -> None:
@@ -89,7 +90,7 @@ class WorkerProcess(LinkedWorker):
             processes = (
                 process_tree.family(self.pid, self._launched.mark) if confinement.limits.processes else [self.pid]
             )
-            why = await asyncio.to_thread(confinement.overfull, processes)
+            why = await in_own_thread(confinement.overfull, processes)
             if why and not self._over:
                 self.verdict = why
                 self.kill()
@@ -100,12 +101,12 @@ class WorkerProcess(LinkedWorker):
         self._kill_group()
         self.exit_code = self._process.wait()
         await self._read_last_frames()
-        await asyncio.to_thread(process_tree.end_everything_of, self._launched.mark)
+        await in_own_thread(process_tree.end_everything_of, self._launched.mark)
         process_tree.forget(self._process, self._launched.mark)
         if self._launched.confinement is not None:
             self._watching.cancel()
             self.verdict = self.verdict or self._launched.confinement.why_killed()
-            await asyncio.to_thread(self._launched.confinement.close)
+            await in_own_thread(self._launched.confinement.close)
         self._launched.end_guard()
         self._end_output()
         self._report_end()
