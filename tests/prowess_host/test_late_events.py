@@ -168,7 +168,7 @@ class History:
         at_once = accumulate(steps.get(what, 0) for what, number in notes if number in whole)
         assert max(at_once, default=0) <= LIMIT
         workers = self._host.project.workers
-        await until(lambda: not (workers.busy or any(worker.given_up for worker in workers.pools.workers)))
+        await until(lambda: not (workers._jobs() or any(worker.given_up for worker in workers.pools.workers)))
         assert (0, 0) == (self._host.connection.in_flight, self._host.connection.running)
         assert "Traceback" not in self._host.stderr, self._host.stderr
 
