@@ -119,19 +119,29 @@ def _is_refused(web: Web) -> bool:
 
 
 def test_what_takes_too_long_is_cancelled(root: Path) -> None:
+    """Every door says that the call was lost, and that it may have taken effect."""
     with served_over_http(root, "--set", "serve.drain=0.2", forked=False) as web:
-        body, headers = stateless(CALL, name="t_hold", arguments={"mark": "endless", "loud": True})
-        body["params"]["_meta"]["progressToken"] = 1
-        held = web.stream("POST", "/mcp", body, headers)
-        assert held.message()
-        connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=PATIENCE)
-        connection.request("POST", "/v1/commands/t.hold", json.dumps({"mark": "endless-too"}), JSON)
-        until((root / "endless-too.begun").exists)
+        session, (body, fields) = initialize(web), stateless(CALL, name="t_hold", arguments={"mark": "endless"})
+        in_session = {**body, "params": {"name": "t_hold", "arguments": {"mark": "endless-session"}}}
+        envelope = {"id": "r", "version": "1.0.0", "timestamp": "2026-01-31T12:00:00Z", "tool": "t.hold"}
+        asked = [
+            ("/mcp", body, fields, "endless"),
+            ("/mcp", in_session, session, "endless-session"),
+            ("/v1/commands/t.hold", {"mark": "endless-path"}, JSON, "endless-path"),
+            ("/v1/invoke", {**envelope, "payload": {"mark": "endless-envelope"}}, JSON, "endless-envelope"),
+        ]
+        connections: list[http.client.HTTPConnection] = []
+        for path, request, headers, mark in asked:
+            connections.append(http.client.HTTPConnection("127.0.0.1", web.port, timeout=PATIENCE))
+            connections[-1].request("POST", path, json.dumps(request), headers)
+            until((root / f"{mark}.begun").exists)
         web.process.terminate()
         assert 0 == web.process.wait(PATIENCE)
-        assert 500 == connection.getresponse().status, "programs without MCP hear of it too"
-        connection.close()
-    assert (root / "endless.begun").exists()
+        for connection, status in zip(connections, [200, 200, 500, 500], strict=True):
+            answer = connection.getresponse()
+            assert status == answer.status
+            assert b"t.hold was lost: the host is shutting down. It may have taken effect" in answer.read()
+            connection.close()
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
