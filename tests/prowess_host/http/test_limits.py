@@ -708,6 +708,35 @@ def test_an_offer_of_another_protocol_is_ignored(web: Web, cut: int) -> None:
     assert b'"text":"last"' in answered
 
 
+def test_many_offers_at_once_are_ignored_too(web: Web) -> None:
+    """More than a stack of calls is deep."""
+    offers = head(web, "Connection: Upgrade", "Upgrade: x", line="GET / HTTP/1.1") * 1100
+    last = head(web, "Connection: close", line="GET /healthz HTTP/1.1")
+    assert [404] * 1100 + [200] == statuses(web.raw(offers + last))
+
+
+@pytest.mark.parametrize("broken", ["garbage", "head", "chunk"])
+def test_broken_request_leaves_earlier_ones_alone(web: Web, broken: str) -> None:
+    """They may have had effects, so their answers are not replaced by the refusal of what follows."""
+    follows = {
+        "garbage": b"\x00\r\n\r\n",
+        "head": head(web, "Content-Length: 5", "Content-Length: 6"),
+        "chunk": head(web, "Content-Type: application/json", "Transfer-Encoding: chunked") + b"zz\r\n",
+    }
+    for earlier in (1, 2):
+        answered = web.raw(call(web, "earlier") * earlier + follows[broken])
+        assert [*[200] * earlier, 400] == statuses(answered)
+        assert earlier == answered.count(b'"text":"earlier"')
+
+
+def test_body_that_was_not_asked_for_is_not_waited_for(web: Web) -> None:
+    """A client that expects `100 Continue` and gets another answer may send the body or not: nothing after that is a request."""
+    expecting = head(web, "Expect: 100-continue", "Content-Length: 5", line="POST /nothing HTTP/1.1")
+    last = head(web, "Connection: close", line="GET /healthz HTTP/1.1")
+    assert [404] == statuses(web.raw(expecting))
+    assert [404, 200] == statuses(web.raw(expecting + b"abcde" + last)), "the body was there"
+
+
 def test_strange_requests_are_answered(web: Web) -> None:
     """Methods, versions and targets that nobody uses; websockets; a body where none belongs."""
     cases = [

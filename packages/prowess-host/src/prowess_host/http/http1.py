@@ -168,6 +168,9 @@ def http1(serve: Callable[[Exchange], None], own: ServeSettings) -> Callable[...
 class Http1(asyncio.BufferedProtocol):
     """One connection."""
 
+    _refusal: tuple[int, str, bytes] | None = None
+    """Ends the connection after the answers to whole requests."""
+
     def __init__(self, shared: _Shared) -> None:
         self._shared = shared
         self._own = shared.own
@@ -285,11 +288,11 @@ class Http1(asyncio.BufferedProtocol):
                 self._feed(memoryview(self._shared.chunk)[taken:nbytes])
         except httptools.HttpParserError:
             self._refuse_broken()
-            return
-        if self._head > self._own.max_header:
-            self._refuse(431, "the request headers are too large")
-        elif self._arriving is None and (self._head or not self._in_head):
-            self._arriving = self._loop.call_later(self._own.patience, self._too_slow)
+        else:
+            if self._head > self._own.max_header:
+                self._refuse(431, "the request headers are too large")
+            elif self._arriving is None and (self._head or not self._in_head):
+                self._arriving = self._loop.call_later(self._own.patience, self._too_slow)
         if not self._serving:
             self._serve_next()
 
@@ -308,19 +311,21 @@ class Http1(asyncio.BufferedProtocol):
         return start + head.length
 
     def _feed(self, data: memoryview | bytes) -> None:
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            if not self._declines:  # CONNECT: the following bytes are not HTTP
-                self._takes_more = False
-                if self._newest is not None:
-                    self._newest.keeps_open = False
+        while True:
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                if not self._declines:  # CONNECT: the following bytes are not HTTP
+                    self._takes_more = False
+                    if self._newest is not None:
+                        self._newest.keeps_open = False
+                    return
+                data = self._without_upgrade() + bytes(data[upgrade.args[0] :])
+                self._declines = False
+                self._parser = httptools.HttpRequestParser(self)
+                self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
+            else:
                 return
-            head = self._without_upgrade()
-            self._declines = False
-            self._parser = httptools.HttpRequestParser(self)
-            self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
-            self._feed(head + bytes(data[upgrade.args[0] :]))
 
     def _without_upgrade(self) -> bytes:
         """The head of a request without its offer to upgrade, with which the parser would not read the body."""
@@ -375,9 +380,9 @@ class Http1(asyncio.BufferedProtocol):
         exchange = Exchange(self, parser.get_method().decode("ascii"), path, headers)
         if parser.get_http_version() != "1.1":
             exchange.keeps_open = exchange.chunks = False
-        elif not parser.should_keep_alive():
-            exchange.keeps_open = False
-        exchange.wants_continue = (headers.get("expect") or "").lower() == "100-continue"
+        else:
+            exchange.keeps_open = parser.should_keep_alive()
+            exchange.wants_continue = (headers.get("expect") or "").lower() == "100-continue"
         length = headers.get("content-length") or ""
         if (
             exchange.keeps_open
@@ -456,6 +461,8 @@ class Http1(asyncio.BufferedProtocol):
         self.look_after(_KEEP_ALIVE)
         if self._exchanges:
             self._loop.call_soon(self._serve_next)
+        elif self._refusal is not None:
+            self._refuse(*self._refusal)
         elif not self._transport.is_reading():
             self._read_or_wait()
 
@@ -529,9 +536,19 @@ class Http1(asyncio.BufferedProtocol):
         self._refuse(503, "too many large requests at once", b"retry-after: 1\r\n")
 
     def _refuse(self, status: int, reason: str, fields: bytes = b"") -> None:
-        """Send an error and close the connection. During another response, only close it."""
+        """Send an error and close the connection. During another response, only close it.
+
+        Whole requests are answered before, because they may have had effects: only what follows them is refused.
+        """
         self._stop()
         if self._transport.is_closing():
+            return
+        if len(self._exchanges) > 1 and not self._exchanges[-1].is_whole:
+            self._exchanges.pop().leave()
+        if self._exchanges and self._exchanges[-1].is_whole:
+            self._takes_more, self._refusal = False, (status, reason, fields)
+            self._transport.pause_reading()
+            self.look_after(_HUNG_UP)
             return
         if not self._exchanges or not self._exchanges[0].status:
             body = reason.encode()
