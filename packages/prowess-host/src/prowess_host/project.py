@@ -256,14 +256,14 @@ class Project:
         except RpcError as error:
             return {"error": [error.code, error.message, error.data]}
 
-    async def ask_other(self, host: str, question: JsonObject, caller: object) -> JsonObject:
+    async def ask_other(self, host: str, question: JsonObject, caller: object, handle: str = "") -> JsonObject:
         """The answer of another host about one of its handles; empty if it is gone, or has other settings for callers."""
         from prowess_host.cluster.errors import EngineError, NoSubscriber
 
         if self.sharing is None:
             return {}
         try:
-            return await self.sharing.ask(host, question, caller)
+            return await self.sharing.ask(host, question, caller, handle)
         except NoSubscriber:
             return {}
         except EngineError as error:

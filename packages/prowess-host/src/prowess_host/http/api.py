@@ -157,13 +157,14 @@ class Api:
         try:
             text = request.decode("utf-8-sig")
             message = json.loads(text)
-            host = self._project.elsewhere(message["metadata"]["handle"])
+            handle = message["metadata"]["handle"]
+            host = self._project.elsewhere(handle)
         except (KeyError, TypeError, ValueError, RecursionError):  # it is answered here
             return None
         if not host:
             return None
         try:
-            answer = await self._project.ask_other(host, {"envelope": text}, caller)
+            answer = await self._project.ask_other(host, {"envelope": text}, caller, handle)
         except RpcError as error:
             status = {"code": "retry", "http": 503, "message": error.message}
             errors = [{"code": "busy", "message": error.message, "path": ""}]
