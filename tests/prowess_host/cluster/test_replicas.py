@@ -555,7 +555,9 @@ def test_work_that_others_have_given_up_ends_when_its_replica_is_back(
         task_since = task_of(lonely, "t_soon")
         hidden = envelope(webs[1], "t.echo", handle=since)
         assert (503, "retry") == (hidden.status, hidden.json["status"]["code"])
-        assert "try again" in about(webs[1], "tasks/get", task_since).json["error"]["message"]
+        refused = about(webs[1], "tasks/get", task_since).json["error"]["message"]
+        assert "try again" in refused
+        assert "nats://" not in hidden.body.decode() + refused, "strangers learn no internal address"
         mend()
         assert (
             "since"

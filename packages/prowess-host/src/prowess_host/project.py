@@ -266,8 +266,8 @@ class Project:
             return await self.sharing.ask(host, question, caller, handle)
         except NoSubscriber:
             return {}
-        except EngineError as error:
-            raise RpcError.internal(f"another host has this task and cannot be reached; try again: {error}") from None
+        except EngineError as error:  # which has an internal address
+            raise RpcError.internal("another host has this task and cannot be reached; try again") from error
 
     async def page_elsewhere(self, cursor: str, most: int, caller: object) -> ResultPage | None:
         """The next part of a long result that another host keeps. Raises an `RpcError` if one cannot be asked."""
@@ -278,9 +278,7 @@ class Project:
         try:
             hosts = [host for host in await self.sharing.replicas.alive() if self.sharing.host_of(f"{host}-")]
         except EngineError as error:
-            raise RpcError.internal(
-                f"another host may have the rest and cannot be reached; try again: {error}"
-            ) from None
+            raise RpcError.internal("another host may have the rest and cannot be reached; try again") from error
         question: JsonObject = {"cursor": cursor, "most": most}
 
         async def ask(host: str) -> JsonObject | RpcError:

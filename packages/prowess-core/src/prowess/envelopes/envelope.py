@@ -500,8 +500,9 @@ class _Desk:
         if work is None and self._others is not None and isinstance(handle, str):
             try:
                 found = await self._others.find(handle, caller)
-            except ProwessError as error:  # it is not certain that nobody knows the handle
-                return self._busy(request, _problem("busy", f"try again: {error}", "metadata.handle"), started)
+            except ProwessError:  # which may have an internal address
+                text = "the process that has this handle cannot be asked; try again"
+                return self._busy(request, _problem("busy", text, "metadata.handle"), started)
             if found is not None:
                 self._authorize(request, caller, found[0])
                 return {**found[1], "id": request.id, "timestamp": _now()}
