@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 from anyio import fail_after
+from certificates import make_certificate
 from patience import PATIENCE
 from piped import make_project
 from web import JSON, SERVE, Answer, Web, initialize, served_over_http, stateless
@@ -163,7 +164,7 @@ def test_a_second_signal_ends_it_at_once(root: Path, number: signal.Signals, cod
 def test_it_speaks_tls(root: Path, tmp_path: Path) -> None:
     """With a certificate and a key in files; and says so in its address."""
     pytest.importorskip("cryptography")
-    certificate, key = _certificate(tmp_path)
+    certificate, key = make_certificate(tmp_path)
     command = [*SERVE, "--project", str(root), "--port", "0"]
     command += ["--set", f"serve.tls_cert={certificate}", "--set", f"serve.tls_key={key}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -183,33 +184,11 @@ def test_it_speaks_tls(root: Path, tmp_path: Path) -> None:
 def test_who_begins_no_tls_is_hung_up_on(root: Path, tmp_path: Path) -> None:
     """As who sends no request. asyncio would wait a minute."""
     pytest.importorskip("cryptography")
-    certificate, key = _certificate(tmp_path)
+    certificate, key = make_certificate(tmp_path)
     for_ever = "import asyncio.constants; asyncio.constants.SSL_HANDSHAKE_TIMEOUT = 1e6; "
     options = ("--set", f"serve.tls_cert={certificate}", "--set", f"serve.tls_key={key}", "--set", "serve.patience=1")
     with served_over_http(root, *options, before=for_ever) as web:
         assert b"" == web.raw()
-
-
-def _certificate(folder: Path) -> tuple[Path, Path]:
-    import datetime as dt
-    import ipaddress
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    now = dt.datetime.now(dt.UTC)
-    alternative = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-    builder = builder.serial_number(1).not_valid_before(now - dt.timedelta(1))
-    builder = builder.not_valid_after(now + dt.timedelta(1)).add_extension(alternative, critical=False)
-    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-    private = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    (folder / "cert.pem").write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
-    (folder / "key.pem").write_bytes(key.private_bytes(serialization.Encoding.PEM, *private))
-    return folder / "cert.pem", folder / "key.pem"
 
 
 # Several processes
