@@ -553,6 +553,9 @@ def test_work_that_others_have_given_up_ends_when_its_replica_is_back(
         assert "input_required" == about(lonely, "tasks/get", task).json["result"]["status"]
         since = envelope(lonely, "t.echo", payload={"text": "since"}, wait=False).json["output"]["handle"]
         task_since = task_of(lonely, "t_soon")
+        about_it = {**REQUEST, "tool": "t.echo", "payload": {}, "metadata": {"handle": since}}
+        forged = {**about_it, "auth": {"type": "bearer", "token": "forged"}}
+        assert 401 == webs[1].ask("POST", "/v1/invoke", forged, JSON).status
         hidden = envelope(webs[1], "t.echo", handle=since)
         assert (503, "retry") == (hidden.status, hidden.json["status"]["code"])
         refused = about(webs[1], "tasks/get", task_since).json["error"]["message"]

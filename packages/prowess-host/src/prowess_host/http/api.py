@@ -14,6 +14,7 @@ from importlib import resources
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
+from prowess.settings.credentials import Refused
 from prowess_host.http.access import client_of
 from prowess_host.http.binding import RefusedRequest, refused_form
 from prowess_host.http.openapi import COMMANDS_PATH, INVOKE_PATH, SCHEMAS_PATH, describe
@@ -162,6 +163,10 @@ class Api:
         except (KeyError, TypeError, ValueError, RecursionError):  # it is answered here
             return None
         if not host:
+            return None
+        try:
+            caller = caller or self._access.admit_by_envelope(message.get("auth"))
+        except Refused:  # and here, before anything else
             return None
         try:
             answer = await self._project.ask_other(host, {"envelope": text}, caller, handle)
