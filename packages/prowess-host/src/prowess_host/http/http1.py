@@ -46,6 +46,8 @@ _MOST_BODIES: Final = 32
 """Memory for large bodies, as a number of bodies of the largest size. A client alone gets half of it."""
 _FIRST: Final = 0.1
 """Seconds that are added to the age of an upload, because the first part of a body says little about its speed."""
+_MOST_UNREAD: Final = 512 * 1024 * 1024
+"""Memory for responses that their clients do not read as fast as they are made, in bytes."""
 _CHUNK: Final = 64 * 1024
 _MOST_HEADS: Final = 500
 _LONGEST_HEAD: Final = 2000
@@ -117,6 +119,31 @@ class _Bodies:
         self._count(exchange, self._uploads.pop(exchange).client, -exchange.held)
 
 
+class _Unread:
+    """Limits the memory for unread responses. Beyond it, the client with the most of it loses the one that waits longest."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Http1, Hashable] = {}
+        """The connections that wait for their clients to read, with the client that each counts for."""
+
+    def add(self, connection: Http1, client: Hashable) -> None:
+        """Count a connection whose client does not read on."""
+        self._waiting[connection] = client
+        sizes = Counter[Hashable]()
+        for each, its in self._waiting.items():
+            sizes[its] += each.unread
+        while sizes.total() > _MOST_UNREAD and len(self._waiting) > 1:
+            largest = max(sizes, key=lambda each: sizes[each])
+            slowest = next(each for each, its in self._waiting.items() if its == largest)
+            sizes[largest] -= slowest.unread
+            self.remove(slowest)
+            slowest.hang_up()
+
+    def remove(self, connection: Http1) -> None:
+        """Forget a connection whose client reads on, or has disconnected."""
+        self._waiting.pop(connection, None)
+
+
 class _Shared:
     """The state that all connections of a server share."""
 
@@ -128,6 +155,7 @@ class _Shared:
         """One buffer for all connections, which is always emptied at once."""
         self.proxies = Proxies(own.trusted_proxies)
         self.bodies = _Bodies(_MOST_BODIES * own.max_body)
+        self.unread = _Unread()
         self._heads: dict[bytes, _Head] = {}
         """Parsed heads by their bytes, because a client sends few different ones."""
         self._default_fields: list[tuple[bytes, bytes]] = []
@@ -219,6 +247,7 @@ class Http1(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """Called when the connection has ended."""
         self._shared.state.connections.discard(cast("Any", self))
+        self._shared.unread.remove(self)
         self._stop()
         for timer in (self._leaving, self._looking):
             if timer is not None:
@@ -250,9 +279,16 @@ class Http1(asyncio.BufferedProtocol):
         """Start the timeout for a slow reader, and read no more requests from it."""
         self._leaving = self._loop.call_later(self._own.patience, self._reads_too_slowly)
         self._transport.pause_reading()
+        self._shared.unread.add(self, client_of(None, self._peer))
+
+    @property
+    def unread(self) -> int:
+        """Bytes that the client has not read."""
+        return self._transport.get_write_buffer_size()
 
     def resume_writing(self) -> None:
         """Stop the timeout: the client has read the data."""
+        self._shared.unread.remove(self)
         if self._leaving is not None:
             self._leaving.cancel()
             self._leaving = None
@@ -263,11 +299,15 @@ class Http1(asyncio.BufferedProtocol):
             self._serve_next()
 
     def _reads_too_slowly(self) -> None:
-        """Abort the connection and drop unsent bytes, which the system would otherwise keep for long."""
+        """Called after the timeout for a slow reader."""
         again = self._once_more(self._leaving, self._reads_too_slowly)
         if again is not None:  # the client may have read all that the system had
             self._leaving = again
             return
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """Abort the connection and drop unsent bytes, which the system would otherwise keep for long."""
         self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE_OVER)
         self._transport.abort()
 
