@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import random
+import select
 import signal
 import socket
 import ssl
@@ -189,6 +190,42 @@ def test_who_begins_no_tls_is_hung_up_on(root: Path, tmp_path: Path) -> None:
     options = ("--set", f"serve.tls_cert={certificate}", "--set", f"serve.tls_key={key}", "--set", "serve.patience=1")
     with served_over_http(root, *options, before=for_ever) as web:
         assert b"" == web.raw()
+
+
+def test_bodies_in_many_records_of_tls_arrive_as_they_were_sent(root: Path, tmp_path: Path) -> None:
+    """Requests of other clients, whose bytes have been in the same buffer, have no part in them."""
+    pytest.importorskip("cryptography")
+    certificate, key = make_certificate(tmp_path)
+    options = ("--set", f"serve.tls_cert={certificate}", "--set", f"serve.tls_key={key}")
+    context = ssl.create_default_context(cafile=certificate)
+    with served_over_http(root, *options) as web:
+        for letter in "abcde":
+            connection = http.client.HTTPSConnection("127.0.0.1", web.port, timeout=PATIENCE, context=context)
+            body, headers = stateless(CALL, name="t_echo", arguments={"text": letter * 60_000})
+            connection.request("POST", "/mcp", json.dumps(body), headers)
+            answer = json.loads(connection.getresponse().read())
+            assert letter * 60_000 == answer["result"]["content"][0]["text"]
+            connection.close()
+
+
+def test_who_does_not_read_is_hung_up_on_over_tls_too(root: Path, tmp_path: Path) -> None:
+    """The answer is larger than what the system keeps on the way."""
+    pytest.importorskip("cryptography")
+    certificate, key = make_certificate(tmp_path)
+    for_ever = "import prowess_host.http.http1 as http1; http1._KEEP_ALIVE = 1e6; "
+    options = ("--set", f"serve.tls_cert={certificate}", "--set", f"serve.tls_key={key}", "--set", "serve.patience=1")
+    context = ssl.create_default_context(cafile=certificate)
+    with served_over_http(root, *options, before=for_ever) as web, socket.socket() as silent:
+        silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        silent.connect(("127.0.0.1", web.port))
+        with context.wrap_socket(silent, server_hostname="127.0.0.1") as secure:
+            body, headers = stateless(CALL, name="t_big", arguments={"size": 20_000_000})
+            connection = http.client.HTTPConnection("127.0.0.1", web.port)
+            connection.sock = secure
+            connection.request("POST", "/mcp", json.dumps(body), headers)
+            hung_up = select.poll()
+            hung_up.register(secure, 0)
+            assert hung_up.poll(PATIENCE * 1000)
 
 
 # Several processes

@@ -153,6 +153,8 @@ class _Shared:
         self.state = state
         self.chunk = bytearray(_CHUNK)
         """One buffer for all connections, which is always emptied at once."""
+        self.room = memoryview(self.chunk)
+        """The same as what to read into: asyncio slices it for each record of TLS, and would read into a copy of the array."""
         self.proxies = Proxies(own.trusted_proxies)
         self.bodies = _Bodies(_MOST_BODIES * own.max_body)
         self.unread = _Unread()
@@ -313,9 +315,9 @@ class Http1(asyncio.BufferedProtocol):
 
     # Input
 
-    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002 - asyncio's signature
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
         """The buffer for arriving bytes."""
-        return self._shared.chunk
+        return self._shared.room
 
     def buffer_updated(self, nbytes: int) -> None:
         """Parse the arrived bytes."""
@@ -488,8 +490,13 @@ class Http1(asyncio.BufferedProtocol):
         return self._shared.date
 
     def write(self, data: bytes) -> None:
-        """Send bytes."""
-        self._transport.write(data)
+        """Send bytes. TLS would encrypt all of them at once, and never say that the client does not read them."""
+        if len(data) <= _CHUNK or self._transport.get_extra_info("sslcontext") is None:
+            self._transport.write(data)
+            return
+        for start in range(0, len(data), _CHUNK):
+            if not self._transport.is_closing():
+                self._transport.write(memoryview(data)[start : start + _CHUNK])
 
     def finish(self, exchange: Exchange) -> None:
         """Serve the next request after a complete response, in the next turn of the loop."""
