@@ -21,7 +21,7 @@ from patience import PATIENCE
 from prowess import Runtime
 from prowess.calls.outcome import Outcome, read_outcome
 from prowess.envelopes.envelope import Request, diagnostics, finish, invoke, is_rfc3339
-from prowess.errors import SettingsError
+from prowess.errors import ProwessError, SettingsError
 from prowess.results.published import get_schema_path
 from prowess.settings.credentials import Caller
 
@@ -262,6 +262,8 @@ class OtherProcesses:
         assert self.known[handle][2] is not None
 
     async def find(self, handle: str, owner: Any) -> Any:
+        if handle == "here-hidden":
+            raise ProwessError("nobody can be asked")
         found = self.known.get(handle)
         return (found[1], found[2]) if found is not None and found[0] == owner else None
 
@@ -280,6 +282,12 @@ async def test_other_processes_know_of_work_before_its_handle_is_given_out(proje
         assert ("success", "r2") == (there["status"]["code"], there["id"])
         unknown = await invoke(second, request(metadata={"handle": "here-unknown"}))
         assert 404 == unknown["status"]["http"]
+        hidden = await invoke(second, request(metadata={"handle": "here-hidden"}))
+        assert ("retry", 503, "busy") == (
+            hidden["status"]["code"],
+            hidden["status"]["http"],
+            hidden["errors"][0]["code"],
+        )
         accepted = await invoke(runtime, request("research.gated", metadata={"wait": False}))
         handle = accepted["output"]["handle"]
         others.known[handle] = (*others.known[handle][:2], {**there, "output": "given up"})

@@ -175,13 +175,13 @@ def test_call_that_is_interrupted_leaves_nothing_on_the_terminal(project: Path) 
     assert_nothing_is_drawn(terminal)
 
 
-def test_logs_are_silent_unless_asked_for(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_logs_are_silent_unless_asked_for(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Also without a terminal."""
     (project / "file").touch()
     assert 0 == run(["call", "t.slow", "file=file"])
-    assert "I am here" not in capsys.readouterr().err
+    assert "I am here" not in capfd.readouterr().err
     assert 0 == run(["call", "t.slow", "file=file", "-v"])
-    assert "info: I am here" in capsys.readouterr().err
+    assert "info: I am here" in capfd.readouterr().err
 
 
 def test_a_list_of_objects_is_a_table_on_a_terminal(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 import pytest
+from certificates import make_certificate
 from patience import PATIENCE
 from proxy import Proxy
 from tests.prowess_host.cluster.failing import FailingEngine
@@ -414,6 +415,22 @@ async def test_engine_without_tls_gets_no_token_if_tls_is_wanted() -> None:
         await engine.close()
     assert "offers no TLS" in engine.state
     assert {b""} == set(received)
+
+
+async def test_certificates_are_read_again_for_each_connection(tmp_path: Path) -> None:
+    """They are renewed while a host runs."""
+    pytest.importorskip("cryptography")
+    certificate, key = make_certificate(tmp_path)
+    options = ("--tls", "--tlscert", str(certificate), "--tlskey", str(key))
+    with LocalEngine(tmp_path / "engine", *options) as running:
+        engine = EngineConnection(Settings.of({"cluster.url": running.url, "cluster.tls_ca": str(certificate)}))
+        assert await engine.ready(PATIENCE), engine.state
+        running.stop()
+        await until(engine, up=False)
+        make_certificate(tmp_path)
+        running.start()
+        await until(engine, up=True)
+        await engine.close()
 
 
 @pytest.mark.parametrize(

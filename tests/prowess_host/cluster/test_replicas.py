@@ -531,7 +531,10 @@ def cut_off(engine: LocalEngine) -> Iterator[tuple[str, Callable[[], None], Call
 def test_work_that_others_have_given_up_ends_when_its_replica_is_back(
     webs: list[Web], root: Path, engine: LocalEngine, tmp_path: Path
 ) -> None:
-    """A replica was cut off, and others have said that its work is lost: everybody says so from then on."""
+    """A replica was cut off, and others have said that its work is lost: everybody says so from then on.
+
+    What it has accepted since is not unknown: nobody should submit that again.
+    """
     place = tmp_path / "a"
     with (
         cut_off(engine) as (url, cut, mend),
@@ -548,7 +551,22 @@ def test_work_that_others_have_given_up_ends_when_its_replica_is_back(
         assert "is gone" in lost["result"]["content"][0]["text"]
         assert 500 == envelope(webs[1], "t.counted", handle=handle).status
         assert "input_required" == about(lonely, "tasks/get", task).json["result"]["status"]
+        since = envelope(lonely, "t.echo", payload={"text": "since"}, wait=False).json["output"]["handle"]
+        task_since = task_of(lonely, "t_soon")
+        about_it = {**REQUEST, "tool": "t.echo", "payload": {}, "metadata": {"handle": since}}
+        forged = {**about_it, "auth": {"type": "bearer", "token": "forged"}}
+        assert 401 == webs[1].ask("POST", "/v1/invoke", forged, JSON).status
+        hidden = envelope(webs[1], "t.echo", handle=since)
+        assert (503, "retry") == (hidden.status, hidden.json["status"]["code"])
+        refused = about(webs[1], "tasks/get", task_since).json["error"]["message"]
+        assert "try again" in refused
+        assert "nats://" not in hidden.body.decode() + refused, "strangers learn no internal address"
         mend()
+        assert (
+            "since"
+            == until(lambda: (it := envelope(webs[1], "t.echo", handle=since).json).get("output") and it)["output"]
+        )
+        assert "completed" == until(lambda: about(webs[1], "tasks/get", task_since).json.get("result"))["status"]
         until(lambda: about(lonely, "tasks/get", task).json["result"]["status"] == "completed")
         assert 500 == until(lambda: (it := envelope(lonely, "t.counted", handle=handle)).status != 202 and it).status
 

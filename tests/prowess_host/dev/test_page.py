@@ -19,8 +19,8 @@ from piped import hosted, make_project, write_skill
 PROWESS = [sys.executable, "-c", "from prowess_host.cli.main import main; main()"]
 SKILL = """
     import base64
-    from typing import Literal
-    from pydantic import SecretStr
+    from typing import Annotated, Literal
+    from pydantic import Field, SecretStr
     from prowess import Image
 
     @skill_command(read_only=True)
@@ -64,6 +64,14 @@ SKILL = """
     @skill_command
     def visit(ctx: Context, url: str = "https://example.org/pay") -> str:
         return ctx.ask_url("pay", "Please pay", url).action
+
+    @skill_command
+    def rows() -> list[dict[str, int]]:
+        return [{"id": number, "square": number**2} for number in range(20_000)]
+
+    @skill_command
+    def letters(text: Annotated[str, Field(description="w" * 500)] = "") -> str:
+        return "x" * 300_000
 
     @skill_command
     def fail(why: str) -> None:
@@ -187,6 +195,25 @@ def test_arguments_with_a_slip_are_not_lost_on_the_way_to_the_form(browser: Brow
     browser.click("#as-json")
     browser.until_text("#form-error", "The arguments are not valid")
     assert '{"pattern": ' == browser.run("return document.querySelector('#raw').value")
+
+
+def test_large_results_show_their_beginning(browser: Browser):
+    """The whole would keep the browser busy for a minute; it can be saved. A text without spaces takes no room beside the page."""
+    browser.run("""const make = URL.createObjectURL;
+        URL.createObjectURL = (blob) => { document.saved = blob.size; return make.call(URL, blob); }""")
+    browser.click("#commands button", "t.rows")
+    browser.click("#form .primary")
+    browser.until_text("#command-result", "of 20,000 rows")
+    assert 1000 < browser.run("return document.querySelectorAll('#command-result tbody tr').length") < 20_000
+    browser.click("#command-result button", "Save all of it")
+    rows = [{"id": number, "square": number**2} for number in range(20_000)]
+    assert len(json.dumps(rows, indent=2)) == browser.run("return document.saved")
+    browser.click("#commands button", "t.letters")
+    browser.click("#form .primary")
+    browser.until_text("#command-result", "The first 200,000 of 300,000 characters.")
+    browser.click("#command-result button", "Save all of it")
+    assert 300_000 == browser.run("return document.saved")
+    assert browser.run("const main = document.querySelector('main'); return main.scrollWidth <= main.clientWidth")
 
 
 def test_an_image_is_shown(browser: Browser):
@@ -389,7 +416,7 @@ def test_the_terminal_shows_the_same_as_text(tmp_path: Path):
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
     ) as process:
         assert process.stdout is not None
-        assert "9 commands: t.ask, t.exact, t.fail, t.login" in process.stdout.readline()
+        assert "11 commands: t.ask, t.exact, t.fail, t.letters" in process.stdout.readline()
         subprocess.run(
             [*PROWESS, "call", "t.fail", "why=nothing"], cwd=root, capture_output=True, timeout=PATIENCE, check=False
         )
@@ -413,7 +440,7 @@ def test_the_text_ends_when_nobody_reads_it(tmp_path: Path):
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        assert "9 commands" in process.stdout.readline()
+        assert "11 commands" in process.stdout.readline()
         process.stdout.close()
         write_skill(root, "bad.py", "\n1 / 0\n")
         assert 141 == process.wait(PATIENCE)

@@ -493,6 +493,41 @@ def test_large_bodies_are_bounded_all_together(root: Path) -> None:
         assert [400] == statuses(web.raw(chunked + b"1\r\n \r\n" * 100_000 + b"0\r\n\r\n"))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a machine has one address of loopback")
+def test_unread_responses_are_bounded_all_together(tmp_path: Path) -> None:
+    """The client that leaves most unread loses the response that waits longest, and the others are left alone."""
+    size = 12_000_000  # much more than the system keeps on the way
+    root = make_project(tmp_path, t=f"    @skill_command\n    def large() -> str:\n        return 'x' * {size}\n")
+    small = f"import prowess_host.http.http1 as http1; http1._MOST_UNREAD = {2 * size}; "
+    with (
+        served_over_http(root, "--set", "serve.patience=1000", before=small) as web,
+        contextlib.ExitStack() as stack,
+    ):
+        body, headers = stateless("tools/call", name="t_large", arguments={})
+        data = json.dumps(body).encode()
+        fields = [f"{name}: {value}" for name, value in {**headers, "Connection": "close"}.items()]
+        asking: list[socket.socket] = []
+        for address in ("127.0.0.1", "127.0.0.2", "127.0.0.2", "127.0.0.2"):
+            connection = stack.enter_context(socket.socket())
+            if asking:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.bind((address, 0))
+            connection.settimeout(PATIENCE)
+            connection.connect(("127.0.0.1", web.port))
+            connection.sendall(head(web, *fields, f"Content-Length: {len(data)}") + data)
+            assert connection.recv(1, socket.MSG_PEEK)
+            asking.append(connection)
+        with pytest.raises(ConnectionResetError):
+            _whole(asking[1])
+        answered = _whole(asking[0])
+        assert [200] == statuses(answered[:100])
+        assert len(answered) > size
+
+
+def _whole(connection: socket.socket) -> bytes:
+    return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
 def test_connections_are_bounded(narrow: Web) -> None:
     """The next one is told when to try again."""
     with contextlib.ExitStack() as stack:
@@ -706,6 +741,35 @@ def test_an_offer_of_another_protocol_is_ignored(web: Web, cut: int) -> None:
     assert [200, 200, 200] == statuses(answered)
     assert b'"text":"first"' in answered
     assert b'"text":"last"' in answered
+
+
+def test_many_offers_at_once_are_ignored_too(web: Web) -> None:
+    """More than a stack of calls is deep."""
+    offers = head(web, "Connection: Upgrade", "Upgrade: x", line="GET / HTTP/1.1") * 1100
+    last = head(web, "Connection: close", line="GET /healthz HTTP/1.1")
+    assert [404] * 1100 + [200] == statuses(web.raw(offers + last))
+
+
+@pytest.mark.parametrize("broken", ["garbage", "head", "chunk"])
+def test_broken_request_leaves_earlier_ones_alone(web: Web, broken: str) -> None:
+    """They may have had effects, so their answers are not replaced by the refusal of what follows."""
+    follows = {
+        "garbage": b"\x00\r\n\r\n",
+        "head": head(web, "Content-Length: 5", "Content-Length: 6"),
+        "chunk": head(web, "Content-Type: application/json", "Transfer-Encoding: chunked") + b"zz\r\n",
+    }
+    for earlier in (1, 2):
+        answered = web.raw(call(web, "earlier") * earlier + follows[broken])
+        assert [*[200] * earlier, 400] == statuses(answered)
+        assert earlier == answered.count(b'"text":"earlier"')
+
+
+def test_body_that_was_not_asked_for_is_not_waited_for(web: Web) -> None:
+    """A client that expects `100 Continue` and gets another answer may send the body or not: nothing after that is a request."""
+    expecting = head(web, "Expect: 100-continue", "Content-Length: 5", line="POST /nothing HTTP/1.1")
+    last = head(web, "Connection: close", line="GET /healthz HTTP/1.1")
+    assert [404] == statuses(web.raw(expecting))
+    assert [404, 200] == statuses(web.raw(expecting + b"abcde" + last)), "the body was there"
 
 
 def test_strange_requests_are_answered(web: Web) -> None:

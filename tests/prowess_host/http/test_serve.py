@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import random
+import select
 import signal
 import socket
 import ssl
@@ -21,6 +22,7 @@ from typing import Any
 
 import pytest
 from anyio import fail_after
+from certificates import make_certificate
 from patience import PATIENCE
 from piped import make_project
 from web import JSON, SERVE, Answer, Web, initialize, served_over_http, stateless
@@ -119,19 +121,29 @@ def _is_refused(web: Web) -> bool:
 
 
 def test_what_takes_too_long_is_cancelled(root: Path) -> None:
+    """Every door says that the call was lost, and that it may have taken effect."""
     with served_over_http(root, "--set", "serve.drain=0.2", forked=False) as web:
-        body, headers = stateless(CALL, name="t_hold", arguments={"mark": "endless", "loud": True})
-        body["params"]["_meta"]["progressToken"] = 1
-        held = web.stream("POST", "/mcp", body, headers)
-        assert held.message()
-        connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=PATIENCE)
-        connection.request("POST", "/v1/commands/t.hold", json.dumps({"mark": "endless-too"}), JSON)
-        until((root / "endless-too.begun").exists)
+        session, (body, fields) = initialize(web), stateless(CALL, name="t_hold", arguments={"mark": "endless"})
+        in_session = {**body, "params": {"name": "t_hold", "arguments": {"mark": "endless-session"}}}
+        envelope = {"id": "r", "version": "1.0.0", "timestamp": "2026-01-31T12:00:00Z", "tool": "t.hold"}
+        asked = [
+            ("/mcp", body, fields, "endless"),
+            ("/mcp", in_session, session, "endless-session"),
+            ("/v1/commands/t.hold", {"mark": "endless-path"}, JSON, "endless-path"),
+            ("/v1/invoke", {**envelope, "payload": {"mark": "endless-envelope"}}, JSON, "endless-envelope"),
+        ]
+        connections: list[http.client.HTTPConnection] = []
+        for path, request, headers, mark in asked:
+            connections.append(http.client.HTTPConnection("127.0.0.1", web.port, timeout=PATIENCE))
+            connections[-1].request("POST", path, json.dumps(request), headers)
+            until((root / f"{mark}.begun").exists)
         web.process.terminate()
         assert 0 == web.process.wait(PATIENCE)
-        assert 500 == connection.getresponse().status, "programs without MCP hear of it too"
-        connection.close()
-    assert (root / "endless.begun").exists()
+        for connection, status in zip(connections, [200, 200, 500, 500], strict=True):
+            answer = connection.getresponse()
+            assert status == answer.status
+            assert b"t.hold was lost: the host is shutting down. It may have taken effect" in answer.read()
+            connection.close()
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
@@ -153,7 +165,7 @@ def test_a_second_signal_ends_it_at_once(root: Path, number: signal.Signals, cod
 def test_it_speaks_tls(root: Path, tmp_path: Path) -> None:
     """With a certificate and a key in files; and says so in its address."""
     pytest.importorskip("cryptography")
-    certificate, key = _certificate(tmp_path)
+    certificate, key = make_certificate(tmp_path)
     command = [*SERVE, "--project", str(root), "--port", "0"]
     command += ["--set", f"serve.tls_cert={certificate}", "--set", f"serve.tls_key={key}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -173,33 +185,47 @@ def test_it_speaks_tls(root: Path, tmp_path: Path) -> None:
 def test_who_begins_no_tls_is_hung_up_on(root: Path, tmp_path: Path) -> None:
     """As who sends no request. asyncio would wait a minute."""
     pytest.importorskip("cryptography")
-    certificate, key = _certificate(tmp_path)
+    certificate, key = make_certificate(tmp_path)
     for_ever = "import asyncio.constants; asyncio.constants.SSL_HANDSHAKE_TIMEOUT = 1e6; "
     options = ("--set", f"serve.tls_cert={certificate}", "--set", f"serve.tls_key={key}", "--set", "serve.patience=1")
     with served_over_http(root, *options, before=for_ever) as web:
         assert b"" == web.raw()
 
 
-def _certificate(folder: Path) -> tuple[Path, Path]:
-    import datetime as dt
-    import ipaddress
+def test_bodies_in_many_records_of_tls_arrive_as_they_were_sent(root: Path, tmp_path: Path) -> None:
+    """Requests of other clients, whose bytes have been in the same buffer, have no part in them."""
+    pytest.importorskip("cryptography")
+    certificate, key = make_certificate(tmp_path)
+    options = ("--set", f"serve.tls_cert={certificate}", "--set", f"serve.tls_key={key}")
+    context = ssl.create_default_context(cafile=certificate)
+    with served_over_http(root, *options) as web:
+        for letter in "abcde":
+            connection = http.client.HTTPSConnection("127.0.0.1", web.port, timeout=PATIENCE, context=context)
+            body, headers = stateless(CALL, name="t_echo", arguments={"text": letter * 60_000})
+            connection.request("POST", "/mcp", json.dumps(body), headers)
+            answer = json.loads(connection.getresponse().read())
+            assert letter * 60_000 == answer["result"]["content"][0]["text"]
+            connection.close()
 
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
 
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    now = dt.datetime.now(dt.UTC)
-    alternative = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-    builder = builder.serial_number(1).not_valid_before(now - dt.timedelta(1))
-    builder = builder.not_valid_after(now + dt.timedelta(1)).add_extension(alternative, critical=False)
-    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-    private = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    (folder / "cert.pem").write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
-    (folder / "key.pem").write_bytes(key.private_bytes(serialization.Encoding.PEM, *private))
-    return folder / "cert.pem", folder / "key.pem"
+def test_who_does_not_read_is_hung_up_on_over_tls_too(root: Path, tmp_path: Path) -> None:
+    """The answer is larger than what the system keeps on the way."""
+    pytest.importorskip("cryptography")
+    certificate, key = make_certificate(tmp_path)
+    for_ever = "import prowess_host.http.http1 as http1; http1._KEEP_ALIVE = 1e6; "
+    options = ("--set", f"serve.tls_cert={certificate}", "--set", f"serve.tls_key={key}", "--set", "serve.patience=1")
+    context = ssl.create_default_context(cafile=certificate)
+    with served_over_http(root, *options, before=for_ever) as web, socket.socket() as silent:
+        silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        silent.connect(("127.0.0.1", web.port))
+        with context.wrap_socket(silent, server_hostname="127.0.0.1") as secure:
+            body, headers = stateless(CALL, name="t_big", arguments={"size": 20_000_000})
+            connection = http.client.HTTPConnection("127.0.0.1", web.port)
+            connection.sock = secure
+            connection.request("POST", "/mcp", json.dumps(body), headers)
+            hung_up = select.poll()
+            hung_up.register(secure, 0)
+            assert hung_up.poll(PATIENCE * 1000)
 
 
 # Several processes

@@ -254,7 +254,7 @@ class Connection:
     async def _ask_other(self, call: RequestInFlight, host: str) -> bytes:
         """The answer of the host that has a task."""
         task = call.params["taskId"]
-        answer = await self._project.ask_other(host, {"method": call.method, "params": call.params}, _owner(call))
+        answer = await self._project.ask_other(host, {"method": call.method, "params": call.params}, _owner(call), task)
         if "error" in answer:
             raise RpcError(*answer["error"])
         if "body" in answer:

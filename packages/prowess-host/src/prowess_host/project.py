@@ -258,18 +258,18 @@ class Project:
         except RpcError as error:
             return {"error": [error.code, error.message, error.data]}
 
-    async def ask_other(self, host: str, question: JsonObject, caller: object) -> JsonObject:
+    async def ask_other(self, host: str, question: JsonObject, caller: object, handle: str = "") -> JsonObject:
         """The answer of another host about one of its handles; empty if it is gone, or has other settings for callers."""
         from prowess_host.cluster.errors import EngineError, NoSubscriber
 
         if self.sharing is None:
             return {}
         try:
-            return await self.sharing.ask(host, question, caller)
+            return await self.sharing.ask(host, question, caller, handle)
         except NoSubscriber:
             return {}
-        except EngineError as error:
-            raise RpcError.internal(f"another host has this task and cannot be reached; try again: {error}") from None
+        except EngineError as error:  # which has an internal address
+            raise RpcError.internal("another host has this task and cannot be reached; try again") from error
 
     async def page_elsewhere(self, cursor: str, most: int, caller: object) -> ResultPage | None:
         """The next part of a long result that another host keeps. Raises an `RpcError` if one cannot be asked."""
@@ -280,9 +280,7 @@ class Project:
         try:
             hosts = [host for host in await self.sharing.replicas.alive() if self.sharing.host_of(f"{host}-")]
         except EngineError as error:
-            raise RpcError.internal(
-                f"another host may have the rest and cannot be reached; try again: {error}"
-            ) from None
+            raise RpcError.internal("another host may have the rest and cannot be reached; try again") from error
         question: JsonObject = {"cursor": cursor, "most": most}
 
         async def ask(host: str) -> JsonObject | RpcError:

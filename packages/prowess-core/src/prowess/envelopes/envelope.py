@@ -26,7 +26,7 @@ from prowess.calls.handles import Handles
 from prowess.calls.outcome import Outcome
 from prowess.contracts.catalog import Catalog
 from prowess.contracts.contract import Contract
-from prowess.errors import TooMuchWork, shortened
+from prowess.errors import ProwessError, TooMuchWork, shortened
 from prowess.frozen import frozen
 from prowess.jsontypes import Json, JsonObject
 from prowess.settings.credentials import Caller, Credentials, Refused
@@ -320,7 +320,7 @@ class Others(Protocol):
         ...
 
     async def find(self, handle: str, owner: Caller) -> tuple[str, JsonObject] | None:
-        """The command and the response of work of a process that is gone."""
+        """The command and the response of work of a process that is gone. Raises `ProwessError` if that is not certain."""
         ...
 
 
@@ -460,18 +460,22 @@ class _Desk:
             handle = self._handles.add(work, caller, client)
         except TooMuchWork as error:  # the task has not started
             work.task.cancel()
-            self._note("busy", request.trace_id, str(error))
             headers = {"Retry-After": str(error.seconds)}
-            errors = [_problem("busy", str(error), "metadata.wait")]
-            http = 429 if error.own else 503
-            return _response(
-                request.id, "retry", http, str(error), started, errors=errors, headers=headers, metadata=_about(request)
-            )
+            problem = _problem("busy", str(error), "metadata.wait")
+            return self._busy(request, problem, started, 429 if error.own else 503, headers)
         # First, because the caller may go away while the others hear of it.
         work.task.add_done_callback(partial(self._over, handle))
         if self._others is not None:
             await self._others.accepted(handle, caller, work.command, partial(self._lose, handle, work))
         return self._still(request, handle, started)
+
+    def _busy(
+        self, request: Request, problem: JsonObject, started: float, http: int = 503, headers: Any = None
+    ) -> JsonObject:
+        """The response to a request that may succeed later."""
+        text, about = problem["message"], _about(request)
+        self._note("busy", request.trace_id, text)
+        return _response(request.id, "retry", http, text, started, errors=[problem], headers=headers, metadata=about)
 
     def _over(self, handle: str, task: asyncio.Task[JsonObject]) -> None:
         response = None if task.cancelled() or task.exception() else task.result()
@@ -494,7 +498,11 @@ class _Desk:
         handle = request.metadata["handle"]
         work = self._handles.get(handle, caller)
         if work is None and self._others is not None and isinstance(handle, str):
-            found = await self._others.find(handle, caller)
+            try:
+                found = await self._others.find(handle, caller)
+            except ProwessError:  # which may have an internal address
+                text = "the process that has this handle cannot be asked; try again"
+                return self._busy(request, _problem("busy", text, "metadata.handle"), started)
             if found is not None:
                 self._authorize(request, caller, found[0])
                 return {**found[1], "id": request.id, "timestamp": _now()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Sequence
 
 import click
@@ -18,6 +19,7 @@ from prowess_host.cli.exit_codes import DONE
 from prowess_host.cli.main import leave
 from prowess_host.cli.options import ProjectOptions, project_options
 from prowess_host.cli.projects import settings_of
+from prowess_host.stderr import complaints
 
 __all__ = ["command"]
 
@@ -50,6 +52,7 @@ def command(where: ProjectOptions, *, join: str | None, labels: str | None, slot
         raise ProwessError("--locked needs the public keys that may approve code: set agent.keys")
     if locked:
         _check_keys(settings.own.agent.keys)
+    sys.stderr = complaints()  # a reader that has stopped must not stop the agent
     log_to_stderr()
     _serve(settings, locked=locked)
     return DONE

@@ -9,9 +9,9 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from functools import partial
-from typing import IO, Any, Final
+from typing import IO, Any, Final, TypeVar
 
 import click
 
@@ -20,10 +20,12 @@ from prowess_host.cli.exit_codes import DONE, FAILED
 from prowess_host.cli.options import ProjectOptions, project_options
 from prowess_host.cli.projects import opened
 from prowess_host.cli.terminal import complain
+from prowess_host.stderr import complaints
 
 __all__ = ["command"]
 
 _SUCCEEDED: Final = ("success", "accepted")
+_T = TypeVar("_T")
 
 
 @click.command("invoke")
@@ -44,7 +46,7 @@ async def _invoke(where: ProjectOptions, jobs: int) -> int:
     """Answer requests. Only responses reach stdout."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    sys.stdout = sys.stderr
+    sys.stdout = sys.stderr = complaints()
     from prowess.envelopes.envelope import finish, invoke  # imports pydantic
 
     succeeded = True
@@ -55,8 +57,7 @@ async def _invoke(where: ProjectOptions, jobs: int) -> int:
             complain("waiting for requests on stdin, one per line (Ctrl-D ends it)")
         async for response in _in_order(requests, jobs, partial(invoke, project)):
             succeeded = succeeded and response["status"]["code"] in _SUCCEEDED
-            out.write(json.dumps(response, ensure_ascii=False) + "\n")
-            out.flush()
+            await _aside(partial(print, json.dumps(response, ensure_ascii=False), file=out, flush=True))
         await finish(project)
     return DONE if succeeded else FAILED
 
@@ -71,7 +72,7 @@ async def _in_order(requests: Iterator[bytes], jobs: int, serve: Any) -> AsyncGe
     is_over = False
     while running or not is_over:
         if reading is None and not is_over and len(running) < jobs:
-            reading = asyncio.ensure_future(_next(requests))
+            reading = asyncio.ensure_future(_aside(partial(next, requests, None)))
         awaited = [task for task in (reading, next(iter(running), None)) if task is not None]
         await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
         if reading is not None and reading.done():
@@ -84,26 +85,28 @@ async def _in_order(requests: Iterator[bytes], jobs: int, serve: Any) -> AsyncGe
             yield running.popleft().result()
 
 
-async def _next(requests: Iterator[bytes]) -> bytes | None:
-    """The next request. Nothing waits for the thread that reads it, so that Ctrl-C ends the program."""
+async def _aside(work: Callable[[], _T]) -> _T:
+    """The result of reading or writing, which may take for ever: calls go on, and end, meanwhile.
+
+    Nothing waits for its thread, so that Ctrl-C ends the program.
+    """
     loop = asyncio.get_running_loop()
-    found: asyncio.Future[bytes | None] = loop.create_future()
+    done: asyncio.Future[_T] = loop.create_future()
 
-    def tell(request: bytes | None, error: OSError | None) -> None:
-        if not found.done():
-            found.set_exception(error) if error else found.set_result(request)
+    def tell(settle: Callable[[], None]) -> None:
+        if not done.done():
+            settle()
 
-    def read() -> None:
-        request, problem = None, None
+    def run() -> None:
         try:
-            request = next(requests, None)
-        except OSError as error:
-            problem = error
+            settle = partial(done.set_result, work())
+        except Exception as error:  # noqa: BLE001 - raised where it is awaited
+            settle = partial(done.set_exception, error)
         with contextlib.suppress(RuntimeError):  # the program is ending
-            loop.call_soon_threadsafe(tell, request, problem)
+            loop.call_soon_threadsafe(tell, settle)
 
-    threading.Thread(target=read, daemon=True).start()
-    return await found
+    threading.Thread(target=run, daemon=True).start()
+    return await done
 
 
 def _requests(source: IO[bytes]) -> Iterator[bytes]:

@@ -56,7 +56,8 @@ class LiveCall:
         if self._drawn is not None:
             self._drawn.console.print(text, style=" ".join(_LOOKS.get(level, ())), markup=False, highlight=False)
         else:
-            print(Style.of(sys.stderr)(text, *_LOOKS.get(level, ())), file=sys.stderr)
+            stream = sys.stderr if self._moves else complaints()  # which waits for no reader
+            print(Style.of(sys.stderr)(text, *_LOOKS.get(level, ())), file=stream)
 
     @contextlib.contextmanager
     def paused(self) -> Generator[None]:

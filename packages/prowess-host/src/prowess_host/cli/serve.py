@@ -18,6 +18,7 @@ from prowess_host.cli.exit_codes import DONE
 from prowess_host.cli.main import VERSION, leave
 from prowess_host.cli.options import ProjectOptions, project_options
 from prowess_host.cli.projects import settings_of
+from prowess_host.stderr import complaints
 
 if TYPE_CHECKING:
     from prowess_host.http.server import Address
@@ -85,6 +86,7 @@ def _serve(where: ProjectOptions, descriptors: str, ready: Callable[[], None]) -
     from prowess_host.workers.process_tree import adopt_orphans
 
     first, second, number, folder = (*descriptors.split(",", 3), "", "", "")[:4]
+    sys.stderr = complaints()  # a reader that has stopped must not stop the server
     listening = socket.socket(fileno=int(first))
     listening.setblocking(False)
     adopt_orphans()

@@ -163,6 +163,7 @@ class EngineConnection:
         """The name of the cluster. Clusters with different names share an engine without seeing each other."""
         self.address = ", ".join(map(_shown, self._servers))
         """The addresses without secrets, for messages."""
+        self._settings = settings
         self._options = _options(settings)
         self._client: Client | None = None
         self._running: asyncio.Task[None] | None = None
@@ -229,6 +230,8 @@ class EngineConnection:
     async def _run(self) -> None:
         wait = _FIRST_WAIT
         while self._running is not None:
+            with contextlib.suppress(SettingsError):  # certificates are renewed, and files may be half written
+                self._options = _options(self._settings)
             client = _Client(
                 wants_tls="tls" in self._options or any(server.startswith("tls:") for server in self._servers)
             )
@@ -694,6 +697,8 @@ def _shown(url: str) -> str:
 def _text_of(error: BaseException) -> str:
     if isinstance(error, APIError):
         return error.description or "it has no JetStream: start nats-server with -js"
+    if isinstance(error, TimeoutError):
+        return "it did not answer in time"
     return (message_of(error) or type(error).__name__).removeprefix("nats: ").strip("'")
 
 

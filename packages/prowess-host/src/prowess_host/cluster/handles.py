@@ -127,6 +127,10 @@ class SharedHandles:
         if work is not None and work.answer is not None:
             await self._write(work)
 
+    async def knows(self, handle: str) -> bool:
+        """Whether the engine has the record of a handle."""
+        return await self._kept.get(await self._name(handle)) is not None
+
     async def find(
         self, handle: str, owner: Hashable, kind: str, lost: Callable[[JsonObject], bytes]
     ) -> LostWork | None:
@@ -213,12 +217,8 @@ class AcceptedEnvelopes:
         await self._handles.settle(handle)
 
     async def find(self, handle: str, owner: Hashable) -> tuple[str, JsonObject] | None:
-        """The command and the response of work whose host is gone."""
-        try:
-            found = await self._handles.find(handle, owner, "envelope", _lost_response)
-        except EngineError as error:
-            _log.info("%s", error)
-            return None
+        """The command and the response of work whose host is gone. Raises `EngineError` if the engine cannot be asked."""
+        found = await self._handles.find(handle, owner, "envelope", _lost_response)
         return None if found is None else (found.facts["command"], json.loads(found.answer))
 
 

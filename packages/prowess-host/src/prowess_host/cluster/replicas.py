@@ -23,6 +23,8 @@ _LEASE: Final = 10
 """Seconds after which a silent host counts as gone."""
 _AGAIN: Final = 2.0
 """Seconds between two announcements."""
+_REMEMBERED: Final = 3600.0
+"""Seconds that a host is remembered that did not say that it leaves."""
 _MOST_AT_ONCE: Final = 512 * 1024
 """Bytes of the largest answer in one message. Larger ones are fetched in parts."""
 _IN_PARTS: Final = b"in parts "
@@ -47,6 +49,9 @@ class Replicas:
         """The id of this host, new at every start."""
         self._engine = engine
         self._present = engine.bucket("hosts", seconds=_LEASE)
+        self._remembered = engine.bucket("remembered", seconds=_REMEMBERED)
+        self._remember_at = 0.0
+        """When to have this host remembered again."""
         self._answers = engine.bucket("answers", seconds=_FETCHED, most_bytes=_MOST_ANSWERS)
         """Parts of answers that are too large for a message."""
         self._serve: _Serve | None = None
@@ -65,6 +70,7 @@ class Replicas:
         if self._engine.up:
             try:
                 await self._present.delete(self.me)
+                await self._remembered.delete(self.me)
             except EngineError as error:
                 _log.info("%s", error)
 
@@ -76,6 +82,10 @@ class Replicas:
         """Whether a host has ended or is cut off. False as long as this host itself may have been cut off."""
         knows = self._engine.up and time.monotonic() - self._engine.since > _LEASE
         return knows and host not in await self.alive()
+
+    async def may_return(self, host: str) -> bool:
+        """Whether a host that is gone may only be cut off: it was there within the hour, and did not say that it leaves."""
+        return await self._remembered.get(host) is not None
 
     async def ask(self, host: str, question: JsonObject) -> JsonObject:
         """The answer of another host. Raises `NoSubscriber` if it is gone, and waits until it is there or certainly gone."""
@@ -125,10 +135,14 @@ class Replicas:
 
     def _announce_soon(self) -> None:
         if self._engine.up:
+            self._remember_at = 0.0  # another engine may not know it
             self._background.run(self._announce())
 
     async def _announce(self) -> None:
         await self._present.put(self.me, json.dumps({"release": RELEASE, "process": os.getpid()}).encode())
+        if time.monotonic() > self._remember_at:
+            await self._remembered.put(self.me, b"")
+            self._remember_at = time.monotonic() + _REMEMBERED / 2
 
     async def _keep_announcing(self) -> None:
         while True:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from prowess.settings.credentials import Caller
 from prowess_host.cluster.engine import EngineConnection, Log, Message
-from prowess_host.cluster.errors import EngineError
+from prowess_host.cluster.errors import EngineError, NoSubscriber
 from prowess_host.cluster.handles import AcceptedEnvelopes, SharedHandles
 from prowess_host.cluster.replicas import Replicas
 from prowess_host.cluster.results import ClusterResults
@@ -139,11 +139,19 @@ class ClusterSharing:
         """The work of envelopes."""
         return AcceptedEnvelopes(self.handles, self.mark, contract_of)
 
-    async def ask(self, host: str, question: JsonObject, caller: object) -> JsonObject:
-        """The answer of another host to a caller that this host has authenticated."""
+    async def ask(self, host: str, question: JsonObject, caller: object, handle: str = "") -> JsonObject:
+        """The answer of another host to a caller that this host has authenticated.
+
+        Raises `NoSubscriber` if it is gone, unless it may be cut off, and have accepted the handle since.
+        """
         who = [caller.number, caller.subject, _listed(caller.scopes)] if isinstance(caller, Caller) else None
         callers = await self._secret.digest(self._callers)
-        return await self.replicas.ask(host, {**question, "caller": who, "who": callers})
+        try:
+            return await self.replicas.ask(host, {**question, "caller": who, "who": callers})
+        except NoSubscriber:
+            if handle and not await self.handles.knows(handle) and await self.replicas.may_return(host):
+                raise EngineError(self.engine.address, "the host is silent, and may be cut off") from None
+            raise
 
     def _owner_of(self, caller: object) -> str:
         """The owner of a handle, equal on hosts with the same credentials and independent of the caller's scopes."""

@@ -97,6 +97,10 @@ class Access:
         except Refused:
             return None
 
+    def admit_by_envelope(self, auth: object) -> Caller:
+        """The caller of an envelope with these credentials; raises `Refused`."""
+        return self._credentials.authenticate(auth)
+
     def require(self, caller: Caller, named: Iterable[str]) -> None:
         """Raise `NotAllowed`, with all required scopes, if a caller lacks one for these commands and URIs."""
         needed = self._scopes.union(*map(self._credentials.needed_by, named))

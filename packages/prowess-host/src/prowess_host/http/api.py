@@ -14,6 +14,7 @@ from importlib import resources
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
+from prowess.settings.credentials import Refused
 from prowess_host.http.access import client_of
 from prowess_host.http.binding import RefusedRequest, refused_form
 from prowess_host.http.openapi import COMMANDS_PATH, INVOKE_PATH, SCHEMAS_PATH, describe
@@ -157,13 +158,18 @@ class Api:
         try:
             text = request.decode("utf-8-sig")
             message = json.loads(text)
-            host = self._project.elsewhere(message["metadata"]["handle"])
+            handle = message["metadata"]["handle"]
+            host = self._project.elsewhere(handle)
         except (KeyError, TypeError, ValueError, RecursionError):  # it is answered here
             return None
         if not host:
             return None
         try:
-            answer = await self._project.ask_other(host, {"envelope": text}, caller)
+            caller = caller or self._access.admit_by_envelope(message.get("auth"))
+        except Refused:  # and here, before anything else
+            return None
+        try:
+            answer = await self._project.ask_other(host, {"envelope": text}, caller, handle)
         except RpcError as error:
             status = {"code": "retry", "http": 503, "message": error.message}
             errors = [{"code": "busy", "message": error.message, "path": ""}]

@@ -49,6 +49,8 @@ _MAKES_ROOM: Final = frozenset({"tasks/update", "tasks/cancel"})
 """Requests that end other ones."""
 _OLDEST: Final = HANDSHAKE["2025-03-26"]
 """The revision of a client without a session that sends no version, since the header came with a later one."""
+_PARTING: Final = 1.0
+"""Seconds for the last answers. Only a request that still arrives takes longer."""
 _METHODS: Final = frozenset({"GET", "POST", "DELETE", "HEAD", "OPTIONS"})
 """Labels of metrics; their number is bounded."""
 _ANYBODY: Final = Caller()
@@ -147,13 +149,15 @@ class App:
         for connection in list(self._listening):
             connection.close()
 
-    def close(self) -> None:
-        """End all sessions."""
+    async def close(self) -> None:
+        """End all sessions, and send the last answers: those of a closed project."""
         if self._sweeping is not None:
             self._sweeping.cancel()
+        self.sessions.close()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_PARTING)
         for task in self._tasks:
             task.cancel()
-        self.sessions.close()
 
     # The entrance
 

@@ -46,6 +46,8 @@ _MOST_BODIES: Final = 32
 """Memory for large bodies, as a number of bodies of the largest size. A client alone gets half of it."""
 _FIRST: Final = 0.1
 """Seconds that are added to the age of an upload, because the first part of a body says little about its speed."""
+_MOST_UNREAD: Final = 512 * 1024 * 1024
+"""Memory for responses that their clients do not read as fast as they are made, in bytes."""
 _CHUNK: Final = 64 * 1024
 _MOST_HEADS: Final = 500
 _LONGEST_HEAD: Final = 2000
@@ -117,6 +119,31 @@ class _Bodies:
         self._count(exchange, self._uploads.pop(exchange).client, -exchange.held)
 
 
+class _Unread:
+    """Limits the memory for unread responses. Beyond it, the client with the most of it loses the one that waits longest."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Http1, Hashable] = {}
+        """The connections that wait for their clients to read, with the client that each counts for."""
+
+    def add(self, connection: Http1, client: Hashable) -> None:
+        """Count a connection whose client does not read on."""
+        self._waiting[connection] = client
+        sizes = Counter[Hashable]()
+        for each, its in self._waiting.items():
+            sizes[its] += each.unread
+        while sizes.total() > _MOST_UNREAD and len(self._waiting) > 1:
+            largest = max(sizes, key=lambda each: sizes[each])
+            slowest = next(each for each, its in self._waiting.items() if its == largest)
+            sizes[largest] -= slowest.unread
+            self.remove(slowest)
+            slowest.hang_up()
+
+    def remove(self, connection: Http1) -> None:
+        """Forget a connection whose client reads on, or has disconnected."""
+        self._waiting.pop(connection, None)
+
+
 class _Shared:
     """The state that all connections of a server share."""
 
@@ -126,8 +153,11 @@ class _Shared:
         self.state = state
         self.chunk = bytearray(_CHUNK)
         """One buffer for all connections, which is always emptied at once."""
+        self.room = memoryview(self.chunk)
+        """The same as what to read into: asyncio slices it for each record of TLS, and would read into a copy of the array."""
         self.proxies = Proxies(own.trusted_proxies)
         self.bodies = _Bodies(_MOST_BODIES * own.max_body)
+        self.unread = _Unread()
         self._heads: dict[bytes, _Head] = {}
         """Parsed heads by their bytes, because a client sends few different ones."""
         self._default_fields: list[tuple[bytes, bytes]] = []
@@ -167,6 +197,9 @@ def http1(serve: Callable[[Exchange], None], own: ServeSettings) -> Callable[...
 
 class Http1(asyncio.BufferedProtocol):
     """One connection."""
+
+    _refusal: tuple[int, str, bytes] | None = None
+    """Ends the connection after the answers to whole requests."""
 
     def __init__(self, shared: _Shared) -> None:
         self._shared = shared
@@ -216,6 +249,7 @@ class Http1(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """Called when the connection has ended."""
         self._shared.state.connections.discard(cast("Any", self))
+        self._shared.unread.remove(self)
         self._stop()
         for timer in (self._leaving, self._looking):
             if timer is not None:
@@ -247,9 +281,16 @@ class Http1(asyncio.BufferedProtocol):
         """Start the timeout for a slow reader, and read no more requests from it."""
         self._leaving = self._loop.call_later(self._own.patience, self._reads_too_slowly)
         self._transport.pause_reading()
+        self._shared.unread.add(self, client_of(None, self._peer))
+
+    @property
+    def unread(self) -> int:
+        """Bytes that the client has not read."""
+        return self._transport.get_write_buffer_size()
 
     def resume_writing(self) -> None:
         """Stop the timeout: the client has read the data."""
+        self._shared.unread.remove(self)
         if self._leaving is not None:
             self._leaving.cancel()
             self._leaving = None
@@ -260,19 +301,23 @@ class Http1(asyncio.BufferedProtocol):
             self._serve_next()
 
     def _reads_too_slowly(self) -> None:
-        """Abort the connection and drop unsent bytes, which the system would otherwise keep for long."""
+        """Called after the timeout for a slow reader."""
         again = self._once_more(self._leaving, self._reads_too_slowly)
         if again is not None:  # the client may have read all that the system had
             self._leaving = again
             return
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """Abort the connection and drop unsent bytes, which the system would otherwise keep for long."""
         self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE_OVER)
         self._transport.abort()
 
     # Input
 
-    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002 - asyncio's signature
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
         """The buffer for arriving bytes."""
-        return self._shared.chunk
+        return self._shared.room
 
     def buffer_updated(self, nbytes: int) -> None:
         """Parse the arrived bytes."""
@@ -285,11 +330,11 @@ class Http1(asyncio.BufferedProtocol):
                 self._feed(memoryview(self._shared.chunk)[taken:nbytes])
         except httptools.HttpParserError:
             self._refuse_broken()
-            return
-        if self._head > self._own.max_header:
-            self._refuse(431, "the request headers are too large")
-        elif self._arriving is None and (self._head or not self._in_head):
-            self._arriving = self._loop.call_later(self._own.patience, self._too_slow)
+        else:
+            if self._head > self._own.max_header:
+                self._refuse(431, "the request headers are too large")
+            elif self._arriving is None and (self._head or not self._in_head):
+                self._arriving = self._loop.call_later(self._own.patience, self._too_slow)
         if not self._serving:
             self._serve_next()
 
@@ -308,19 +353,21 @@ class Http1(asyncio.BufferedProtocol):
         return start + head.length
 
     def _feed(self, data: memoryview | bytes) -> None:
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            if not self._declines:  # CONNECT: the following bytes are not HTTP
-                self._takes_more = False
-                if self._newest is not None:
-                    self._newest.keeps_open = False
+        while True:
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                if not self._declines:  # CONNECT: the following bytes are not HTTP
+                    self._takes_more = False
+                    if self._newest is not None:
+                        self._newest.keeps_open = False
+                    return
+                data = self._without_upgrade() + bytes(data[upgrade.args[0] :])
+                self._declines = False
+                self._parser = httptools.HttpRequestParser(self)
+                self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
+            else:
                 return
-            head = self._without_upgrade()
-            self._declines = False
-            self._parser = httptools.HttpRequestParser(self)
-            self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
-            self._feed(head + bytes(data[upgrade.args[0] :]))
 
     def _without_upgrade(self) -> bytes:
         """The head of a request without its offer to upgrade, with which the parser would not read the body."""
@@ -375,9 +422,9 @@ class Http1(asyncio.BufferedProtocol):
         exchange = Exchange(self, parser.get_method().decode("ascii"), path, headers)
         if parser.get_http_version() != "1.1":
             exchange.keeps_open = exchange.chunks = False
-        elif not parser.should_keep_alive():
-            exchange.keeps_open = False
-        exchange.wants_continue = (headers.get("expect") or "").lower() == "100-continue"
+        else:
+            exchange.keeps_open = parser.should_keep_alive()
+            exchange.wants_continue = (headers.get("expect") or "").lower() == "100-continue"
         length = headers.get("content-length") or ""
         if (
             exchange.keeps_open
@@ -443,8 +490,13 @@ class Http1(asyncio.BufferedProtocol):
         return self._shared.date
 
     def write(self, data: bytes) -> None:
-        """Send bytes."""
-        self._transport.write(data)
+        """Send bytes. TLS would encrypt all of them at once, and never say that the client does not read them."""
+        if len(data) <= _CHUNK or self._transport.get_extra_info("sslcontext") is None:
+            self._transport.write(data)
+            return
+        for start in range(0, len(data), _CHUNK):
+            if not self._transport.is_closing():
+                self._transport.write(memoryview(data)[start : start + _CHUNK])
 
     def finish(self, exchange: Exchange) -> None:
         """Serve the next request after a complete response, in the next turn of the loop."""
@@ -456,6 +508,8 @@ class Http1(asyncio.BufferedProtocol):
         self.look_after(_KEEP_ALIVE)
         if self._exchanges:
             self._loop.call_soon(self._serve_next)
+        elif self._refusal is not None:
+            self._refuse(*self._refusal)
         elif not self._transport.is_reading():
             self._read_or_wait()
 
@@ -529,9 +583,19 @@ class Http1(asyncio.BufferedProtocol):
         self._refuse(503, "too many large requests at once", b"retry-after: 1\r\n")
 
     def _refuse(self, status: int, reason: str, fields: bytes = b"") -> None:
-        """Send an error and close the connection. During another response, only close it."""
+        """Send an error and close the connection. During another response, only close it.
+
+        Whole requests are answered before, because they may have had effects: only what follows them is refused.
+        """
         self._stop()
         if self._transport.is_closing():
+            return
+        if len(self._exchanges) > 1 and not self._exchanges[-1].is_whole:
+            self._exchanges.pop().leave()
+        if self._exchanges and self._exchanges[-1].is_whole:
+            self._takes_more, self._refusal = False, (status, reason, fields)
+            self._transport.pause_reading()
+            self.look_after(_HUNG_UP)
             return
         if not self._exchanges or not self._exchanges[0].status:
             body = reason.encode()

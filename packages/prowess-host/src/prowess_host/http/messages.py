@@ -212,6 +212,8 @@ class Exchange:
                 self.keeps_open = False
             else:
                 lines.append(b"%b: %b\r\n" % (name, value))
+        if self.wants_continue and not self.is_whole:  # nobody knows whether the body still comes
+            self.keeps_open = False
         lines.append(b"\r\n" if self.keeps_open else b"connection: close\r\n\r\n")
         self.status = status
         return b"".join(lines)

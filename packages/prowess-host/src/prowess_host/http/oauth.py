@@ -111,7 +111,7 @@ class TokenReader:
     async def _fresh_keys(self) -> KeySet | None:
         """The keys. If fetching new ones fails, the old ones are used for up to a day."""
         age = self._now() - self._fetched
-        if age > _STALE:
+        if not 0 <= age <= _STALE:  # nobody knows the age if the clock was set back
             self._keys = None
             await self._fetch()
         elif age > _FRESH and (self._refreshing is None or self._refreshing.done()):
@@ -127,7 +127,7 @@ class TokenReader:
 
     async def _fetch(self) -> None:
         async with self._fetching:
-            if self._now() - self._asked < _AGAIN:
+            if 0 <= self._now() - self._asked < _AGAIN:
                 return
             self._asked = self._now()
             try:

@@ -274,10 +274,10 @@ async def serve_http(
     try:
         await running.serve([listening])
     finally:
-        app.close()
         if siblings is not None:
             await siblings.close()
-        await project.close()
+        await project.close()  # answers the calls that still run
+        await app.close()
     return leaving.exit_code
 
 

@@ -21,6 +21,9 @@ function announce(text) {
   while (find("#news").children.length > 10) find("#news").firstChild.remove();
 }
 
+// More than this, a browser would draw for many seconds, and again whenever anything on the page changes.
+const MOST_CHARACTERS = 200000;
+
 const shown = (value) => JSON.stringify(value, null, 2);
 
 // Numbers that JavaScript would change, such as ids of 64 bits, keep their digits where the browser is new enough.
@@ -250,9 +253,9 @@ async function callCommand(event) {
       body: JSON.stringify({ command: command.id, arguments: values, page: state.page }),
     });
     if (state.command !== command) return;
-    find("#command-result").hidden = false;
+    showResult(find("#command-result .result"), outcome.result);
     find("#command-result-title").replaceChildren("Result ", kindOf(outcome.kind), ` ${took(outcome.duration)}`);
-    showResult(find("#command-result .result"), outcome.result, command.schema);
+    find("#command-result").hidden = false;
     announce(`${command.id}: ${outcome.kind}`);
   } catch (error) {
     find("#form-error").textContent = running.signal.aborted ? "Cancelled." : String(error.message);
@@ -341,13 +344,13 @@ function setRunning(is) {
 
 // Results: as a person reads them, and as the model is sent them
 
-function showResult(place, payload, _schema, shortened = false) {
+function showResult(place, payload, shortened = false) {
   if (!payload) {
     place.replaceChildren(make("p", { class: "hint" }, "The record has no result."));
     return;
   }
   const person = make("div", {});
-  const model = make("pre", { tabindex: "0", hidden: true }, shown(payload));
+  const model = make("div", { hidden: true }, textView(shown(payload)));
   personView(person, payload);
   const buttons = ["As a person reads it", "As the model sees it"].map((text, index) => {
     const button = make("button", { type: "button", "aria-pressed": String(index === 0) }, text);
@@ -360,6 +363,22 @@ function showResult(place, payload, _schema, shortened = false) {
   });
   const note = shortened ? make("p", { class: "hint" }, "The record keeps only the beginning of this result.") : null;
   place.replaceChildren(...[make("div", { class: "tabs", role: "group", "aria-label": "How the result is shown" }, ...buttons), person, model, note].filter(Boolean));
+}
+
+function textView(text, attributes = {}) {
+  const pre = make("pre", { tabindex: "0", ...attributes }, text.slice(0, MOST_CHARACTERS));
+  const [most, all] = [MOST_CHARACTERS, text.length].map((each) => each.toLocaleString("en"));
+  return text.length > MOST_CHARACTERS ? make("div", {}, pre, partNote(`The first ${most} of ${all} characters. `, text)) : pre;
+}
+
+function partNote(note, whole) {
+  const button = make("button", { type: "button" }, "Save all of it");
+  button.addEventListener("click", () => {
+    const href = URL.createObjectURL(new Blob([whole]));
+    make("a", { href, download: "result.txt" }).click();
+    URL.revokeObjectURL(href);
+  });
+  return make("p", { class: "hint tabs" }, note, button);
 }
 
 function unboxed(structured) {
@@ -377,13 +396,13 @@ function personView(place, payload) {
   for (const block of payload.content || []) {
     if (block.type === "text") {
       if (structured !== undefined && (same(block.text, structured) || same(block.text, data))) continue;
-      place.append(make("pre", { tabindex: "0", ...(payload.isError ? { class: "error" } : {}) }, block.text));
+      place.append(textView(block.text, payload.isError ? { class: "error" } : {}));
     } else if (block.type === "image") {
       place.append(make("img", { src: `data:${block.mimeType};base64,${block.data}`, alt: `image of the result, ${block.mimeType}` }));
     } else if (block.type === "audio") {
       place.append(make("audio", { controls: true, src: `data:${block.mimeType};base64,${block.data}` }));
     } else {
-      place.append(make("pre", { tabindex: "0" }, shown(block)));
+      place.append(textView(shown(block)));
     }
   }
   if (structured !== undefined) place.append(dataView(data));
@@ -396,17 +415,31 @@ const cell = (value) => (typeof value === "string" ? value : JSON.stringify(valu
 function dataView(data) {
   if (Array.isArray(data) && data.length && data.every(isRecord)) {
     const columns = [...new Set(data.flatMap(Object.keys))];
-    return tableView(columns, data.map((row) => columns.map((name) => (Object.hasOwn(row, name) ? cell(row[name]) : ""))));
+    return tableView(data, columns, data, (row) => columns.map((name) => (Object.hasOwn(row, name) ? cell(row[name]) : "")));
   }
-  if (isRecord(data) && Object.keys(data).length) return tableView(["name", "value"], Object.entries(data).map(([name, value]) => [name, cell(value)]));
-  return make("pre", { tabindex: "0" }, typeof data === "string" ? data : shown(data));
+  if (isRecord(data) && Object.keys(data).length) return tableView(data, ["name", "value"], Object.entries(data), ([name, value]) => [name, cell(value)]);
+  return textView(typeof data === "string" ? data : shown(data));
 }
 
-function tableView(columns, rows) {
+function tableView(data, columns, rows, textsOf) {
+  let room = MOST_CHARACTERS;
+  let cut = false;
+  const first = [];
+  for (const row of rows) {
+    if (room <= 0) break;
+    first.push(make("tr", {}, ...textsOf(row).map((text) => {
+      const part = text.slice(0, Math.max(room, 0));
+      room -= part.length + 10;  // a cell takes time, too
+      cut = cut || part.length < text.length;
+      return make("td", {}, part);
+    })));
+  }
   const table = make("table", {},
-    make("thead", {}, make("tr", {}, ...columns.map((name) => make("th", { scope: "col" }, name)))),
-    make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((text) => make("td", {}, text))))));
-  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Result as a table" }, table);
+    make("thead", {}, make("tr", {}, ...columns.map((name) => make("th", { scope: "col" }, name)))), make("tbody", {}, ...first));
+  const region = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Result as a table" }, table);
+  const [most, all] = [first.length, rows.length].map((each) => each.toLocaleString("en"));
+  const note = first.length < rows.length ? `The first ${most} of ${all} rows. ` : "Only the first part of the texts. ";
+  return cut || first.length < rows.length ? make("div", {}, region, partNote(note, shown(data))) : region;
 }
 
 // Calls
@@ -477,12 +510,12 @@ async function openStory(id, { keepFocus = false } = {}) {
     call.cached ? "from the cache" : "", call.worker ? `worker ${call.worker}` : "", `id ${call.id}`];
   find("#story-facts").replaceChildren(...facts.filter(Boolean).map((text) => make("span", {}, text)));
   const withheld = call.withheld.length ? make("p", { class: "hint" }, call.withheld[0] === "*" ? "The record has no arguments." : `Not recorded: ${call.withheld.join(", ")}`) : null;
-  find("#story-arguments").replaceChildren(...[call.arguments && !Object.keys(call.arguments).length ? make("p", { class: "hint" }, "None.") : call.arguments ? make("pre", { tabindex: "0" }, shown(call.arguments)) : null, withheld].filter(Boolean));
+  find("#story-arguments").replaceChildren(...[call.arguments && !Object.keys(call.arguments).length ? make("p", { class: "hint" }, "None.") : call.arguments ? textView(shown(call.arguments)) : null, withheld].filter(Boolean));
   find("#story-events").hidden = !call.events.length;
   find("#story-events tbody").replaceChildren(...call.events.map((event) =>
     make("tr", {}, make("td", {}, `${event.at.toFixed(3)} s`), make("td", {}, event.kind), make("td", {}, eventText(event)))));
   if (call.kind === "running") find("#story-result").replaceChildren(make("p", { class: "hint" }, "Still running."));
-  else showResult(find("#story-result"), call.result, null, call.shortened);
+  else showResult(find("#story-result"), call.result, call.shortened);
   find("#again").onclick = () => again(call);
   find("#again").hidden = !state.commands.some((each) => each.id === call.command);
   listCommands();
