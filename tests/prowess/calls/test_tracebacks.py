@@ -50,3 +50,16 @@ def test_an_error_without_any_frame_of_the_author_s_is_shown_whole():
 
     error = caught(anyio.run, nothing, 1, 2, 3)
     assert "anyio" in shortened(error)
+
+
+def test_of_many_notes_the_first_are_shown():
+    """Since Python 3.14, `json.dumps` of what is nested too deeply adds tens of thousands."""
+
+    def author():
+        error = ValueError("deep")
+        for level in range(50):
+            error.add_note(f"level {level};")
+        raise error
+
+    text = shortened(caught(author))
+    assert ["level 19;", "... and 30 more notes"] == text.splitlines()[-2:]

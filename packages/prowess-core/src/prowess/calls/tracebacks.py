@@ -15,6 +15,7 @@ import anyio
 __all__ = ["shortened"]
 
 _SITE: Final = Path(anyio.__file__).parents[1]
+_MOST_NOTES: Final = 20
 _MACHINERY: Final = (
     str(Path(__file__).parent),
     str(_SITE / "anyio"),
@@ -34,8 +35,16 @@ def shortened(error: BaseException) -> str:
         one = waiting.pop()
         if one is not None:
             _begin_with_the_author(one.stack)
+            _keep_the_first_notes(one)
             waiting += [one.__cause__, one.__context__, *(one.exceptions or ())]
     return "".join(shown.format()).rstrip("\n")
+
+
+def _keep_the_first_notes(shown: traceback.TracebackException) -> None:
+    """Drop most notes of an exception that has many: since Python 3.14, `json.dumps` adds one for each level of nesting."""
+    notes = shown.__notes__
+    if isinstance(notes, list) and len(notes) > _MOST_NOTES:
+        shown.__notes__ = [*notes[:_MOST_NOTES], f"... and {len(notes) - _MOST_NOTES} more notes"]
 
 
 def _begin_with_the_author(stack: traceback.StackSummary) -> None:
