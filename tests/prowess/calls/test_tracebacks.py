@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import anyio
 
-from prowess.calls.tracebacks import shortened
+from prowess.calls.tracebacks import first_notes, shortened
 
 
 def caught(function, *args) -> BaseException:
@@ -61,5 +61,6 @@ def test_of_many_notes_the_first_are_shown():
             error.add_note(f"level {level};")
         raise error
 
-    text = shortened(caught(author))
-    assert ["level 19;", "... and 30 more notes"] == text.splitlines()[-2:]
+    error = caught(author)
+    assert ["level 19;", "... and 30 more notes"] == shortened(error).splitlines()[-2:]
+    assert 21 == len(first_notes(error))  # as for clients

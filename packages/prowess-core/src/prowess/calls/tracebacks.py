@@ -8,11 +8,11 @@ import contextlib
 import threading
 import traceback
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
 import anyio
 
-__all__ = ["shortened"]
+__all__ = ["first_notes", "shortened"]
 
 _SITE: Final = Path(anyio.__file__).parents[1]
 _MOST_NOTES: Final = 20
@@ -35,16 +35,19 @@ def shortened(error: BaseException) -> str:
         one = waiting.pop()
         if one is not None:
             _begin_with_the_author(one.stack)
-            _keep_the_first_notes(one)
+            one.__notes__ = first_notes(one)
             waiting += [one.__cause__, one.__context__, *(one.exceptions or ())]
     return "".join(shown.format()).rstrip("\n")
 
 
-def _keep_the_first_notes(shown: traceback.TracebackException) -> None:
-    """Drop most notes of an exception that has many: since Python 3.14, `json.dumps` adds one for each level of nesting."""
-    notes = shown.__notes__
-    if isinstance(notes, list) and len(notes) > _MOST_NOTES:
-        shown.__notes__ = [*notes[:_MOST_NOTES], f"... and {len(notes) - _MOST_NOTES} more notes"]
+def first_notes(error: BaseException | traceback.TracebackException) -> list[Any]:
+    """The notes of an exception, of many the first: since Python 3.14, `json.dumps` adds one for each level of nesting."""
+    notes = getattr(error, "__notes__", None)
+    if not isinstance(notes, list):  # an author can set anything
+        return []
+    all_ = cast("list[Any]", notes)
+    more = len(all_) - _MOST_NOTES
+    return [*all_[:_MOST_NOTES], f"... and {more} more notes"] if more > 0 else all_
 
 
 def _begin_with_the_author(stack: traceback.StackSummary) -> None:
