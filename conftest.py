@@ -121,7 +121,7 @@ def pytest_make_parametrize_id(val: object) -> str | None:
     """Functions go by their names, packed bytes by their size."""
     if isinstance(val, bytes) and (len(val) > _LONGEST_NAME or not val.isascii()):
         return f"{len(val)} bytes"
-    return val.__qualname__ if inspect.isroutine(val) or inspect.isclass(val) else None
+    return getattr(val, "__qualname__", None) if inspect.isroutine(val) or inspect.isclass(val) else None
 
 
 @pytest.hookimpl(tryfirst=True)  # `-m measured` chooses among them

@@ -17,7 +17,7 @@ if [ -n "${PYTHON:-}" ]; then
     exit 1
 fi
 
-for candidate in .venv/bin/python python3.13 python3.12 python3.11 python3 python; do
+for candidate in .venv/bin/python python3.15 python3.14 python3.13 python3.12 python3.11 python3 python; do
     fits "$candidate" && echo "$candidate" && exit 0
 done
 echo "No Python 3.11 or newer was found on PATH. Install one, or name it: make PYTHON=/path/to/python3 …" >&2

@@ -4,6 +4,7 @@ question, a cancellation and a change of the list.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,9 +15,11 @@ import pytest
 from patience import PATIENCE
 
 mcp = pytest.importorskip("mcp")
-fastmcp = pytest.importorskip("fastmcp")
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # of what it imports, on a new Python
+    fastmcp = pytest.importorskip("fastmcp")
+    from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
 
-from fastmcp.client.transports import StdioTransport, StreamableHttpTransport  # noqa: E402 - after the skip
 from mcp.client.stdio import StdioServerParameters, stdio_client  # noqa: E402 - after the skip
 from mcp_types import ElicitResult  # noqa: E402 - after the skip
 

@@ -14,6 +14,7 @@ import pytest
 from inside import inside
 from piped import STATELESS, Client, Hosts, error, make_project, result, shared_hosts, until
 
+from prowess_host.protocol.codec import RpcResponse
 from prowess_host.tool_calls import Sealing, load_key
 
 SKILL = """
@@ -166,6 +167,19 @@ async def test_a_bad_answer_is_a_failure_of_the_call(hosts: Hosts, bad: dict):
         answer = host.start_call("t_sure")
         host.send({"jsonrpc": "2.0", "id": (await host.question())["id"], **bad})
         assert (await result(answer))["isError"]
+
+
+async def test_an_answer_too_deep_to_be_passed_on_is_a_failure_of_the_call(tmp_path: Path):
+    """It could be parsed: since Python 3.12, the parser goes deeper than the writer."""
+    async with inside(make_project(tmp_path, t=SKILL), capabilities=FORMS) as host:
+        answer = host.start_call("t_sure")
+        deep: list[Any] = []
+        for _ in range(200_000):
+            deep = [deep]
+        accepted = {"action": "accept", "content": {"value": deep}}
+        host.connection.take(RpcResponse((await host.question())["id"], accepted))
+        refused = await result(answer)
+    assert (True, True) == (refused["isError"], "nested too deeply" in refused["content"][0]["text"])
 
 
 async def test_the_questions_beside_a_failed_one_are_withdrawn(hosts: Hosts):

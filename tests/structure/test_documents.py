@@ -123,6 +123,7 @@ def ran(command: str, environ: dict[str, str]) -> subprocess.CompletedProcess[st
 def reader(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
     document = getattr(request, "param", Path("a document.md"))
     module = types.ModuleType(f"document_{document.stem.lower().replace(' ', '_')}")
+    del module.__spec__  # since Python 3.15, a traceback asks for the loader in it
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.chdir(tmp_path)
     return Reader(str(document), tmp_path, module)

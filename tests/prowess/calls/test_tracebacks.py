@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import anyio
 
-from prowess.calls.tracebacks import shortened
+from prowess.calls.tracebacks import first_notes, shortened
 
 
 def caught(function, *args) -> BaseException:
@@ -50,3 +50,17 @@ def test_an_error_without_any_frame_of_the_author_s_is_shown_whole():
 
     error = caught(anyio.run, nothing, 1, 2, 3)
     assert "anyio" in shortened(error)
+
+
+def test_of_many_notes_the_first_are_shown():
+    """Since Python 3.14, `json.dumps` of what is nested too deeply adds tens of thousands."""
+
+    def author():
+        error = ValueError("deep")
+        for level in range(50):
+            error.add_note(f"level {level};")
+        raise error
+
+    error = caught(author)
+    assert ["level 19;", "... and 30 more notes"] == shortened(error).splitlines()[-2:]
+    assert 21 == len(first_notes(error))  # as for clients

@@ -261,8 +261,11 @@ def test_an_unresolvable_return_type_is_an_error():
     assert list[Later] == read(declared(function, output="list[Later]")).returns
 
 
-@pytest.mark.parametrize("annotation", ["int[", "1 +", "typing.ClassVar[int]", "typing.Nothing", "int['x']"])
-def test_what_is_no_type_is_an_error(annotation: str):
+@pytest.mark.parametrize(
+    "annotation",
+    ["int[", "1 +", "typing.ClassVar[int]", "typing.Nothing", "int['x']", typing.ClassVar[int], typing.Final[int]],
+)
+def test_what_is_no_type_is_an_error(annotation: object):
     """Whatever evaluating it raises."""
 
     def function(a: int) -> None: ...
@@ -289,6 +292,78 @@ async def test_an_unresolvable_annotation_fails_its_command_and_no_other(tmp_pat
     (failure,) = catalog.failures
     assert (str(tmp_path / "skills" / "two.py"), 3) == (failure.file, failure.line)
     assert "parameter 'a': the annotation 'Nowhere' cannot be resolved" in failure.reason
+
+
+POSTPONED = "" if sys.version_info >= (3, 14) else "from __future__ import annotations\n"
+"""What postpones annotations: nothing, where the language does it."""
+
+
+async def test_a_postponed_annotation_may_have_a_name_that_is_defined_later_or_nowhere(tmp_path: Path):
+    """In the module, inside a function, in a hook and in a factory. Only where the name is needed is it an error."""
+    (tmp_path / "skills").mkdir()
+    (tmp_path / "skills" / "late.py").write_text(
+        f"""{POSTPONED}
+import typing
+from prowess import hookimpl, skill_command
+
+if typing.TYPE_CHECKING:
+    from nowhere import Nowhere
+
+
+class Named(typing.Protocol):
+    name: str
+
+
+class Db:
+    name: str
+
+    def __init__(self, spare: Nowhere = None) -> None:
+        self.name = "db"
+
+
+def opened(spare: Nowhere = None) -> typing.Iterator[Db]:
+    yield Db()
+
+
+@hookimpl
+def prowess_injectables(provide: Nowhere) -> Nowhere:
+    provide(Db, opened)
+
+
+@skill_command
+def read(what: Later, db: Named) -> str: ...
+
+
+def outer() -> Nowhere:
+    @skill_command
+    def nested(what: Inner) -> int: ...
+
+    Inner = list[int]
+    return nested
+
+
+nested = outer()
+
+
+@skill_command(output=int)
+def replaced() -> Nowhere: ...
+
+
+@skill_command
+def bad(what: list[Nowhere]) -> int: ...
+
+
+class Later(typing.NamedTuple):
+    many: int
+"""
+    )
+    async with Runtime.open(tmp_path) as runtime:
+        catalog = runtime.catalog()
+    wanted = {contract.id: list(contract.input_schema["properties"]) for contract in catalog}
+    assert {"late.nested": ["what"], "late.read": ["what"], "late.replaced": []} == wanted, catalog.failures
+    (failure,) = catalog.failures
+    annotation = "list['Nowhere']" if sys.version_info >= (3, 14) else "'list[Nowhere]'"
+    assert f"parameter 'what': the annotation {annotation} cannot be resolved (name 'Nowhere'" in failure.reason
 
 
 # --- results

@@ -202,7 +202,7 @@ async def test_strange_errors_are_no_trouble(tmp_path: Path):
     assert [("retryable", "later", None)] * 4 == [(it.kind, it.text, it.retry_after) for it in outcomes[9:]]
     assert ("failed", "Bare") == (outcomes[6].kind, outcomes[6].text)
     assert ("crashed", "ValueError: do not look") == (outcomes[7].kind, outcomes[7].text.partition(" (")[0])
-    assert ("crashed", "TypeError") == (outcomes[8].kind, outcomes[8].text.partition(":")[0])
+    assert ("crashed", "ValueError: noted") == (outcomes[8].kind, outcomes[8].text.partition(" (")[0])
 
 
 # Tracebacks and secrets

@@ -380,3 +380,19 @@ def test_output_that_cannot_be_written_is_no_fault_of_the_files(project: Path) -
     done = started(project, "prowess new orders >/dev/full", PYTHONUNBUFFERED="1")
     assert (2, "None" in done.stderr) == (done.returncode, False)
     assert "the output: No space left on device" in done.stderr
+
+
+ON_WINDOWS = """
+import sys
+sys.platform = "win32"
+sys.modules.update(dict.fromkeys(["fcntl", "resource", "termios", "pwd", "grp"]))
+from prowess_host.cli.main import main
+main(["host"])
+"""
+
+
+def test_on_windows_the_way_out_is_told():
+    """No traceback of an import that fails there."""
+    done = subprocess.run([sys.executable, "-c", ON_WINDOWS], capture_output=True, text=True, check=False)
+    assert (1, "") == (done.returncode, done.stdout)
+    assert "prowess: Prowess runs on Linux and macOS; on Windows, install and start it inside WSL\n" == done.stderr

@@ -149,7 +149,7 @@ ROWS = [
         [(ABSENT, -32600), (1, "call")],
         id="a broken message with the id of a request in flight",
     ),
-    *variants("row-13 deep nesting", [(ABSENT, -32600)], b"[" * 50_000),
+    *variants("row-13 deep nesting", [(ABSENT, -32600)], b"[" * 100_000),
     pytest.param(
         H, [b'{"jsonrpc":"2.0","id":10,"id":11,"method":"ping"}'], [(11, "result")], id="row-12 duplicate keys"
     ),

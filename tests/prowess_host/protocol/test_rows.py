@@ -92,7 +92,7 @@ NOISE = """
 async def host(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Client]:
     """One host for all rows that leave it as it was."""
     project = make_project(tmp_path_factory.mktemp("rows"), t=SKILL, noise=NOISE)
-    async with hosted(project, "--set", "host.max_line=100000", forked=True) as client:
+    async with hosted(project, "--set", "host.max_line=250000", forked=True) as client:
         yield client
 
 
@@ -106,7 +106,7 @@ async def last_complaint(host: Client, *lines: bytes) -> dict:
     return host.errors_without_id[-1]["error"]
 
 
-DEEP = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":' + b"[" * 40000
+DEEP = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":' + b"[" * 100_000
 UNREADABLE = [
     ("1-malformed", -32700, b"{oops"),
     ("1-text", -32700, b"hello there"),
@@ -118,7 +118,7 @@ UNREADABLE = [
     ("3-object", -32600, b'{"jsonrpc":"2.0","id":{},"method":"ping"}'),
     ("6-bare-bytes", -32700, b"\xfe\xff\x00"),
     ("13-deep", None, DEEP),
-    ("14-long", -32600, b"x" * 200_000),
+    ("14-long", -32600, b"x" * 300_000),
     ("23-batch", -32600, b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]'),
     ("23-empty-batch", -32600, b"[]"),
 ]
@@ -141,10 +141,10 @@ BROKEN = [
     (
         "13-deep",
         -32600,
-        b'{"method":"ping","params":{"x":' + b"[" * 40000 + b"]" * 40000 + b'},"jsonrpc":"2.0","id":"b"}',
+        b'{"method":"ping","params":{"x":' + b"[" * 100_000 + b"]" * 100_000 + b'},"jsonrpc":"2.0","id":"b"}',
     ),
-    ("14-long", -32600, b'{"jsonrpc":"2.0","id":"b","method":"ping","params":{"x":"' + b"x" * 200_000 + b'"}}'),
-    ("14-long-id-last", -32600, b'{"method":"ping","params":{"x":"' + b"x" * 200_000 + b'"},"jsonrpc":"2.0","id":"b"}'),
+    ("14-long", -32600, b'{"jsonrpc":"2.0","id":"b","method":"ping","params":{"x":"' + b"x" * 300_000 + b'"}}'),
+    ("14-long-id-last", -32600, b'{"method":"ping","params":{"x":"' + b"x" * 300_000 + b'"},"jsonrpc":"2.0","id":"b"}'),
 ]
 
 

@@ -146,7 +146,9 @@ def _declared(
 
 def _postponed(function: Callable[..., Any]) -> bool:
     """Whether annotations are strings, whose names may be local to the running function."""
-    return any(isinstance(annotation, str) for annotation in function.__annotations__.values())
+    from prowess.contracts.signature import annotations_on
+
+    return any(isinstance(annotation, str) for annotation in annotations_on(function).values())
 
 
 def _synchronous(declared: Declaration) -> Callable[..., JsonObject]:

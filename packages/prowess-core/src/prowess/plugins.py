@@ -102,8 +102,10 @@ def _problem(plugin: Any, name: str, options: Mapping[str, Any]) -> str | None:
         return f"{name} is a hook wrapper, which Prowess ignores; use prowess_wrap_call to wrap a call"
     if inspect.iscoroutinefunction(function) and hook != "prowess_wrap_call":
         return f"{name} is async, but Prowess calls {hook} without await; make it a plain function"
+    from prowess.contracts.signature import signature_of
+
     takes = list(inspect.signature(_HOOKS[hook]).parameters)
-    unknown = [item.name for item in inspect.signature(function).parameters.values() if _must_have(item, takes)]
+    unknown = [item.name for item in signature_of(function).parameters.values() if _must_have(item, takes)]
     if unknown:
         return (
             f"{name} takes {', '.join(unknown)}, but {hook} passes {', '.join(takes)}{did_you_mean(unknown[0], takes)}"

@@ -41,7 +41,7 @@ _DISTRIBUTIONS: Final = {
 }
 """Modules whose distribution has another name. The distribution with the module's name may be malicious."""
 _IMPORT: Final = re.compile(r"cannot import name '(\w+)' from 'prowess'")
-_NO_TEXT: Final = lazy_pattern("null bytes|'utf-8' codec")
+_NO_TEXT: Final = lazy_pattern("null bytes|'utf-8' codec|Non-UTF-8 code")
 """Python's messages about source files in UTF-16, and in other encodings that are not UTF-8."""
 _COROUTINE: Final = re.compile("'coroutine'")
 _NETWORK_OFF: Final = "The network is off for this skill: allow it with `network = true`"

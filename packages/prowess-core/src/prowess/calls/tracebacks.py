@@ -8,13 +8,14 @@ import contextlib
 import threading
 import traceback
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
 import anyio
 
-__all__ = ["shortened"]
+__all__ = ["first_notes", "shortened"]
 
 _SITE: Final = Path(anyio.__file__).parents[1]
+_MOST_NOTES: Final = 20
 _MACHINERY: Final = (
     str(Path(__file__).parent),
     str(_SITE / "anyio"),
@@ -34,8 +35,19 @@ def shortened(error: BaseException) -> str:
         one = waiting.pop()
         if one is not None:
             _begin_with_the_author(one.stack)
+            one.__notes__ = first_notes(one)
             waiting += [one.__cause__, one.__context__, *(one.exceptions or ())]
     return "".join(shown.format()).rstrip("\n")
+
+
+def first_notes(error: BaseException | traceback.TracebackException) -> list[Any]:
+    """The notes of an exception, of many the first: since Python 3.14, `json.dumps` adds one for each level of nesting."""
+    notes = getattr(error, "__notes__", None)
+    if not isinstance(notes, list):  # an author can set anything
+        return []
+    all_ = cast("list[Any]", notes)
+    more = len(all_) - _MOST_NOTES
+    return [*all_[:_MOST_NOTES], f"... and {more} more notes"] if more > 0 else all_
 
 
 def _begin_with_the_author(stack: traceback.StackSummary) -> None:

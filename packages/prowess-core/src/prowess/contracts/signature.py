@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import collections.abc
 import inspect
+import re
+import sys
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
-from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, Union, get_args, get_origin
 
 import typing_extensions
 
@@ -23,11 +25,14 @@ __all__ = [
     "Passed",
     "Signature",
     "Style",
+    "annotations_on",
     "is_union",
     "metadata",
     "read",
+    "signature_of",
     "style_of",
     "without_none",
+    "written_as",
 ]
 
 MISSING: Any = inspect.Parameter.empty
@@ -60,6 +65,10 @@ _QUALIFIERS: dict[Any, bool | None] = {
     typing_extensions.ReadOnly: None,
 }
 """Qualifiers of keys in a TypedDict, and whether they make the key required."""
+_POSTPONED: dict[str, Any] = (
+    {"annotation_format": typing_extensions.Format.FORWARDREF} if sys.version_info >= (3, 14) else {}
+)
+"""Since Python 3.14, `inspect.signature` evaluates annotations, and raises an error for a name that does not exist."""
 
 
 @frozen
@@ -105,10 +114,20 @@ class Signature:
         return self.positional if self.takes_args else only
 
 
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """The signature of a function, with forward references for names that do not exist, or not yet."""
+    return inspect.signature(function, **_POSTPONED)
+
+
+def annotations_on(it: Any) -> dict[str, Any]:
+    """The annotations of a function or a class, with forward references for names that do not exist, or not yet."""
+    return typing_extensions.get_annotations(it, format=typing_extensions.Format.FORWARDREF) if callable(it) else {}
+
+
 def read(declared: Declaration) -> Signature:
     """The signature of a declared function. Raises an error that names an unresolvable annotation."""
     names = _Names(innermost(declared.function).__globals__, declared.local_names(), declared.location)
-    written = inspect.signature(declared.function)
+    written = signature_of(declared.function)
     parameters: list[Parameter] = []
     takes_args, each_arg, extra = "", Any, MISSING
     for parameter in written.parameters.values():
@@ -169,14 +188,17 @@ class _Names:
         try:
             hints = typing.get_type_hints(holder, self.global_names, dict(self.local_names), include_extras=True)
         except Exception as error:
-            raise self.unresolved(f"{what}: the annotation {_shown(annotation)}", error) from error
-        return hints["it"]
+            raise self.unresolved(f"{what}: the annotation {written_as(annotation)}", error) from error
+        hint = hints["it"]
+        if get_origin(hint) in (ClassVar, Final):  # since Python 3.14, evaluating it is no error
+            raise self.unresolved(f"{what}: the annotation {written_as(annotation)}", TypeError("it is for classes"))
+        return hint
 
     def keys_of(self, options: Any) -> Iterator[Parameter]:
         """The parameters of a TypedDict in `**options: Unpack[Options]`."""
         kind = get_origin(options) or options
         if not typing_extensions.is_typeddict(kind):
-            reason = f"Unpack[{_shown(options)}]: only a TypedDict can be unpacked into parameters; write the type without Unpack"
+            reason = f"Unpack[{written_as(options)}]: only a TypedDict can be unpacked into parameters; write the type without Unpack"
             raise SchemaError(reason, file=self.location.file, line=self.location.line)
         try:
             hints = typing.get_type_hints(kind, localns=dict(self.local_names), include_extras=True)
@@ -196,8 +218,10 @@ class _Names:
         )
 
 
-def _shown(annotation: Any) -> str:
-    return repr(annotation) if isinstance(annotation, str) else str(annotation)
+def written_as(annotation: Any) -> str:
+    """An annotation for messages: a forward reference, also inside another type, as the string in it."""
+    text = getattr(annotation, "__forward_arg__", annotation)
+    return repr(text) if isinstance(text, str) else re.sub(r"ForwardRef\(('[^']*')[^)]*\)", r"\1", str(text))
 
 
 def _unpacked(annotation: Any) -> Any:

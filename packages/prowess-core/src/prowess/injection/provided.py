@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast, get_
 import typing_extensions
 from pydantic import BaseModel
 
-from prowess.contracts.signature import MISSING, is_union, without_none
+from prowess.contracts.signature import MISSING, annotations_on, is_union, signature_of, without_none, written_as
 from prowess.errors import InjectionError
 
 __all__ = [
@@ -147,7 +147,7 @@ def implements(kind: Any, target: Any) -> bool:
     if typing_extensions.is_protocol(origin):
         return False
     members = typing_extensions.get_protocol_members(protocol)
-    declared = {name for base in origin.__mro__ for name in vars(base).get("__annotations__", ())}
+    declared = {name for base in origin.__mro__ for name in annotations_on(base)}
     return bool(members) and all(hasattr(origin, name) or name in declared for name in members)
 
 
@@ -160,7 +160,7 @@ def annotations_of(factory: Callable[..., Any]) -> Iterator[tuple[inspect.Parame
     Resolving raises `InjectionError` for a name that does not exist at run time.
     """
     try:
-        parameters = inspect.signature(factory).parameters.values()
+        parameters = signature_of(factory).parameters.values()
     except (TypeError, ValueError):  # a builtin without a signature
         return
     function = _function_of(factory)
@@ -178,7 +178,7 @@ def _resolved(parameter: inspect.Parameter, function: Any, factory: Any) -> Any:
         location = (code.co_filename, code.co_firstlineno) if code else (None, None)
         raise InjectionError(
             f"the factory {shown(factory)} needs parameter {parameter.name!r}, and its annotation "
-            f"{parameter.annotation!r} cannot be resolved ({error}); import the name outside of `if TYPE_CHECKING:`, "
+            f"{written_as(parameter.annotation)} cannot be resolved ({error}); import the name outside of `if TYPE_CHECKING:`, "
             "or give the parameter a default",
             file=location[0],
             line=location[1],
@@ -216,7 +216,7 @@ def result_type(factory: Any) -> Any:
     if isinstance(get_origin(factory) or factory, type):
         return factory
     function = _function_of(factory)
-    written = getattr(function, "__annotations__", {}).get("return")
+    written = annotations_on(function).get("return")
     if written is None:
         return None
     try:

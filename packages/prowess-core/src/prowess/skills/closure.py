@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from prowess.skills.parsing import parse
 from prowess.skills.stamps import read
 
 __all__ = ["Closure", "closure", "importers", "module_files"]
@@ -164,6 +165,6 @@ def _tree(file: Path) -> ast.AST:
 
 def _parsed(text: bytes) -> ast.AST:
     try:
-        return ast.parse(text)
+        return parse(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return ast.Module([], [])

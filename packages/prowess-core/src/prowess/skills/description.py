@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 
-_PACKAGES: Final = (".dist-info", ".egg-info", ".egg-link", ".pth")
+_PACKAGES: Final = (".dist-info", ".egg-info", ".egg-link", ".pth", ".start")
 
 
 class View(NamedTuple):

@@ -33,7 +33,7 @@ from prowess.calls.policies import (
     with_retry,
 )
 from prowess.calls.threads import Raised, Threads
-from prowess.calls.tracebacks import shortened
+from prowess.calls.tracebacks import first_notes, shortened
 from prowess.contracts.declaration import MOST
 from prowess.contracts.declaration import is_async as declaration_is_async
 from prowess.contracts.kinds import KINDS
@@ -262,7 +262,7 @@ class Entry:
     def _crash(self, error: BaseException, call: Call, kind: Kind) -> tuple[Kind, str, dict[str, Any]]:
         _log.error("%s crashed (call %s)\n%s", self.contract.id, call.id, call.shown(shortened(error)))
         tries = f" after {call.attempts} attempts" if call.attempts > 1 else ""
-        notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+        notes = "".join(f" ({note})" for note in first_notes(error))
         help_ = advice(error)
         more = f". {help_}" if help_ else ""
         return kind, f"{named_error(error)}{_inside(error)}{notes}{more}{tries} (call {call.id})", {}

@@ -10,6 +10,7 @@ from prowess.contracts.catalog import Catalog
 from prowess.contracts.contract import Contract
 from prowess.settings.keys import OwnSettings
 from prowess.skills.discovery import Source
+from prowess.skills.parsing import parse
 from prowess.skills.stamps import read
 
 __all__ = ["NO_CLUSTER", "labels_of_command", "labels_of_skill", "with_warnings"]
@@ -54,7 +55,7 @@ def labels_of_skill(source: Source, own: OwnSettings) -> str:
     labels: set[str] = set()
     for file in source.files:
         try:
-            tree = ast.parse(read(str(file)))
+            tree = parse(read(str(file)))
         except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
             return ""
         functions = (node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))

@@ -17,6 +17,7 @@ from prowess.contracts.catalog import Failure
 from prowess.frozen import frozen
 from prowess.skills.description import Description, SkillFacts
 from prowess.skills.discovery import may_be_skill
+from prowess.skills.parsing import parse
 from prowess.skills.stamps import digest_of, read
 from prowess.skills.texts import pack
 from prowess.worker.messages import SourceHead
@@ -200,7 +201,7 @@ def _torn(skill: str, files: Iterable[str]) -> Failure | None:
         if not text.strip():
             return Failure(skill, "the file is empty; to remove the skill, delete the file", file)
         try:
-            compile(text, os.path.basename(file), "exec", dont_inherit=True, flags=_PARSE)
+            parse(text)
         except SyntaxError as error:
             return Failure(skill, f"SyntaxError: {error.msg}", file, error.lineno)
         except (ValueError, RecursionError, MemoryError) as error:
@@ -219,7 +220,3 @@ def _saved_meanwhile(skill: str, files: Iterable[str], description: Description)
         if may_be_skill(text) and (seen is None or seen.digest != digest_of(text)):
             return Failure(skill, "the file changed while it was read", file)
     return None
-
-
-_PARSE: Final = 0x400
-"""`ast.PyCF_ONLY_AST`, without the import of `ast`."""

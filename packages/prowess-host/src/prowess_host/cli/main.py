@@ -38,6 +38,7 @@ prowess: clients start this command. It is now waiting for a client's messages o
 prowess: to connect a client: prowess connect. To call a command yourself: prowess call --help
 prowess: the project is {root}
 """
+_ON_WINDOWS: Final = "prowess: Prowess runs on Linux and macOS; on Windows, install and start it inside WSL"
 EMPTY_PROJECT: Final = (
     "--project '' names no folder: is a variable empty? Leave the option out for the working directory"
 )
@@ -47,6 +48,8 @@ _LAST_WORDS: Final = 1.5
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run a command and exit."""
+    if sys.platform == "win32":
+        sys.exit(_ON_WINDOWS)
     given = list(sys.argv[1:] if argv is None else argv)
     options = plain_options(given[1:]) if given[:1] in (["host"], ["list"]) else None
     if options is not None and given[0] == "host":

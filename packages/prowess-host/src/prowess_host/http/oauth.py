@@ -175,7 +175,12 @@ class _SafeRedirects(urllib.request.HTTPRedirectHandler):
 def _get(url: str) -> JsonObject:
     end = time.monotonic() + _SECONDS
     request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310 - see `require_safe`
-    with urllib.request.build_opener(_SafeRedirects).open(request, timeout=_SECONDS) as answer:
+    try:
+        answer = urllib.request.build_opener(_SafeRedirects).open(request, timeout=_SECONDS)
+    except urllib.error.HTTPError as error:
+        error.close()  # it holds the connection
+        raise
+    with answer:
         text = b""
         while part := answer.read1(_MOST - len(text)):
             text += part

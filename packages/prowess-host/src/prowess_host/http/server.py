@@ -171,8 +171,10 @@ def _limited(own: ServeSettings) -> ServeSettings:
     unlimited, needed = resource.RLIM_INFINITY, own.max_connections + _OTHER_FILES
     if soft == unlimited or soft >= needed:
         return own
-    soft = needed if hard == unlimited else min(needed, hard)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    wished = needed if hard == unlimited else min(needed, hard)
+    with contextlib.suppress(ValueError, OSError):  # macOS has a lower bound, which it does not tell
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wished, hard))
+        soft = wished
     most = max(soft - _OTHER_FILES, soft // 2)
     if most >= own.max_connections:
         return own

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import signal
 import threading
 from collections.abc import Callable, Mapping
@@ -189,6 +190,15 @@ _OF_LIMITS: Final[Mapping[object, str]] = {
 """The likely reasons for exits of limited workers."""
 
 
+def _wait_by_kqueue(pid: int) -> None:
+    """Wait for a child to end on macOS before Python 3.13, which has no `os.waitid` there. Untested."""
+    system: Any = select
+    with contextlib.closing(system.kqueue()) as queue:
+        # For a child that has ended already, the system reports an error at once, as an event.
+        flags = system.KQ_EV_ADD | system.KQ_EV_ONESHOT
+        queue.control([system.kevent(pid, system.KQ_FILTER_PROC, flags, system.KQ_NOTE_EXIT)], 1)
+
+
 async def _exited(pid: int) -> None:
     """Wait for a child to end, without reaping it."""
     loop = asyncio.get_running_loop()
@@ -207,6 +217,9 @@ async def _exited(pid: int) -> None:
 
 
 def _wait_for(pid: int, loop: asyncio.AbstractEventLoop, done: asyncio.Event) -> None:
-    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    if hasattr(os, "waitid"):
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    else:
+        _wait_by_kqueue(pid)
     with contextlib.suppress(RuntimeError):  # the loop is closed
         loop.call_soon_threadsafe(done.set)

@@ -169,7 +169,11 @@ class Supervisor:
         if worker is not None:
             if not more:
                 self._timeouts.resume_clock(job)
-            worker.process.send(Kind.ANSWERS, job.number, json.dumps(answers).encode())
+            try:
+                body = json.dumps(answers)
+            except RecursionError:  # since Python 3.12, the parser goes deeper than the writer
+                body = json.dumps({"error": "the answer is nested too deeply"})
+            worker.process.send(Kind.ANSWERS, job.number, body.encode())
 
     def is_unbegun(self, job: Job) -> bool:
         """Whether a job waits for the start of a worker, or for an import."""
