@@ -19,7 +19,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json, to_jso
 from prowess.errors import OutputError
 from prowess.frozen import frozen
 from prowess.jsontypes import Json, JsonObject, Schema, encodable, new_object
-from prowess.results.content import as_block, as_payload, check_data, is_content, placeholder, text_block
+from prowess.results.content import Image, as_block, as_payload, check_data, is_content, placeholder, text_block
 from prowess.results.entries import fields_may_meet, keys_may_meet, lost_entry
 from prowess.results.libraries import Table
 from prowess.results.published import validate
@@ -433,7 +433,9 @@ class ValueWriter:
         if apart is not value:
             return apart
         rendered = value if self.render is None else self.render(value)
-        simple = _simple(value) if rendered is value else self._apart(_data_of(rendered))
+        if isinstance(rendered, Table):
+            rendered = rendered.data()
+        simple = _simple(value) if rendered is value else self._apart(rendered)
         if simple is value:
             self._refused = value
             raise OutputError(f"an object of the type {kind_name(value)} cannot be written as JSON")
@@ -486,11 +488,9 @@ class ValueWriter:
             same = all(map(operator.is_, new, old))
             return old if same else tuple(new) if isinstance(value, tuple) else new
         rendered = value if self.render is None else self.render(value)
-        return _simple(value) if rendered is value else _data_of(rendered)
-
-
-def _data_of(rendered: Any) -> Any:
-    return rendered.records() if isinstance(rendered, Table) else rendered
+        if rendered is value:
+            return _simple(value)
+        return rendered.records() if isinstance(rendered, Table) else rendered
 
 
 def _is_sent_beside(value: object) -> bool:
@@ -535,8 +535,16 @@ def _looked_through(value: Any) -> _Found:
 def _rendered(value: Any, render: Render) -> Any:
     """Convert a value, or the items of a list, with plugins."""
     if type(value) in (list, tuple):
-        items = [item if type(item) in _PLAIN else render(item) for item in cast("Sequence[Any]", value)]
-        return [text_block(item.text()) if isinstance(item, Table) else item for item in items]
+        items: list[Any] = []
+        drawn: set[bytes] = set()
+        for item in cast("Sequence[Any]", value):
+            shown = item if type(item) in _PLAIN else render(item)
+            if shown is not item and isinstance(shown, Image):
+                if shown.data in drawn:
+                    continue  # the axes of a figure that is shown already
+                drawn.add(shown.data)
+            items.append(text_block(shown.text()) if isinstance(shown, Table) else shown)
+        return items
     return render(value)
 
 
