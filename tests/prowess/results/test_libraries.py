@@ -298,6 +298,20 @@ async def test_an_image_of_pillow_is_png(tmp_path: Path, mode: str):
     assert base64.b64decode(block["data"]).startswith(b"\x89PNG")
 
 
+async def test_the_media_of_other_frameworks_are_content(tmp_path: Path):
+    """As skills bring them that were moved from there."""
+    block = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+    for library in ("fastmcp", "mcp"):
+        members = {"__module__": f"{library}.utilities.types", "to_image_content": lambda _: block}
+        image = type("Image", (), members)()
+
+        @skill_command
+        def run(image: Any = image) -> list[str | type(image)]:
+            return ["a", image]
+
+        assert [{"type": "text", "text": "a"}, block] == (await called(tmp_path, run))[1].payload()["content"]
+
+
 async def test_a_figure_is_png_and_is_not_kept(tmp_path: Path):
     """Axes stand for their figure, as `frame.plot()` and `pyplot.subplots()` give them, which is shown once."""
     pytest.importorskip("matplotlib").use("agg")

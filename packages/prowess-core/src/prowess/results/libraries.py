@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
 from io import IOBase
+from operator import methodcaller
 from pathlib import PurePath
 from typing import Any, Final, cast, get_args
 
@@ -195,6 +196,11 @@ _RENDERERS: Final[Mapping[tuple[str, str], Callable[[Any], Any]]] = {
     ("matplotlib", "Figure"): _of_figure,
     ("matplotlib", "Axes"): _of_axes,
     ("PIL", "Image"): _of_pillow,
+    ("fastmcp", "Image"): methodcaller("to_image_content"),
+    ("fastmcp", "Audio"): methodcaller("to_audio_content"),
+    ("fastmcp", "File"): methodcaller("to_resource_content"),
+    ("mcp", "Image"): methodcaller("to_image_content"),
+    ("mcp", "Audio"): methodcaller("to_audio_content"),
     ("msgspec", "Struct"): _of_struct,
     ("sqlite3", "Row"): _of_row,
 }
