@@ -67,7 +67,11 @@ def connected_elsewhere() -> None:
 
 
 async def running_a_loop() -> None:
-    asyncio.run(asyncio.sleep(0))
+    waiting = asyncio.sleep(0)
+    try:
+        asyncio.run(waiting)
+    finally:
+        waiting.close()
 
 
 def in_a_thread(do: Callable[[], Any]) -> Callable[[], Any]:
@@ -78,7 +82,6 @@ def in_a_thread(do: Callable[[], Any]) -> Callable[[], Any]:
     return call
 
 
-@pytest.mark.filterwarnings("ignore:coroutine 'sleep' was never awaited")
 @pytest.mark.parametrize(
     ("do", "remedy"),
     [
