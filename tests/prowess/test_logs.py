@@ -24,7 +24,7 @@ print(drawn.getvalue(), end="")
 
 
 CONFIGURED = """
-import logging
+import logging.config
 from prowess.logs import log_to_stderr
 log_to_stderr()
 logging.getLogger("library").warning("before")
@@ -36,6 +36,7 @@ except ValueError:
 logging.basicConfig(level=logging.INFO, filename="skill.log", format="%(name)s %(message)s")
 logging.getLogger("library").info("after")
 logging.getLogger("prowess.skill.a.b").info("after")
+logging.config.dictConfig({"version": 1})
 logging.getLogger("prowess").error("a.b crashed")
 log_to_stderr()
 logging.info("again")

@@ -35,6 +35,18 @@ class _Onward(logging.Handler):
         logging.getLogger().handle(record)
 
 
+class _Enabled(logging.Logger):
+    """A logger that stays on: `logging.config` turns off all existing loggers that a configuration does not name."""
+
+    @property
+    def disabled(self) -> bool:
+        """Never."""
+        return False
+
+    @disabled.setter
+    def disabled(self, value: bool) -> None: ...  # pyright: ignore[reportIncompatibleVariableOverride]
+
+
 def log_to_stderr() -> None:
     """Write warnings and errors of this process to stderr, until a skill configures logging itself.
 
@@ -48,6 +60,8 @@ def log_to_stderr() -> None:
     root.addHandler(handler)
     _give(logging.getLogger("prowess"), handler)
     _give(logging.getLogger("prowess.skill"), _Onward())  # the loggers of commands belong to their authors
+    for name in ("prowess", "prowess.worker"):
+        logging.getLogger(name).__class__ = _Enabled
     configure = logging.basicConfig
 
     @functools.wraps(configure)
