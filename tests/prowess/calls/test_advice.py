@@ -8,13 +8,15 @@ import contextlib
 import importlib.util
 import inspect
 import io
+import multiprocessing
+import os
 import shlex
 import signal
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,11 @@ def connected_elsewhere() -> None:
         in_a_thread(lambda: connection.execute("select 1"))()
 
 
+def lost_a_process() -> None:
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as processes:
+        processes.submit(os._exit, 1).result()
+
+
 async def running_a_loop() -> None:
     waiting = asyncio.sleep(0)
     try:
@@ -90,10 +97,11 @@ def in_a_thread(do: Callable[[], Any]) -> Callable[[], Any]:
         (in_a_thread(asyncio.get_event_loop), "use `asyncio.run(...)`, or make the command async"),
         (in_a_thread(lambda: signal.signal(signal.SIGUSR1, signal.SIG_DFL)), "with `thread=False`"),
         (connected_elsewhere, "connect inside the command"),
+        (lost_a_process, "put its function into a module of the project"),
     ],
-    ids=["input", "run", "loop", "signal", "sqlite"],
+    ids=["input", "run", "loop", "signal", "sqlite", "process"],
 )
-def test_what_a_thread_or_a_loop_cannot_do_says_what_to_write(
+def test_what_a_thread_a_process_or_a_loop_cannot_do_says_what_to_write(
     monkeypatch: pytest.MonkeyPatch, do: Callable[[], Any], remedy: str
 ):
     """The messages are those of the standard library."""

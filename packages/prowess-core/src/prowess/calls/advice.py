@@ -65,6 +65,10 @@ _SAID: Final = (
         "SQLite objects created in a thread can only be used in that same thread",
         "Sync commands run in threads: connect inside the command, or with `check_same_thread=False` and a lock",
     ),
+    (
+        "A process in the process pool was terminated abruptly",
+        "A process that is started anew (macOS, Python 3.14) cannot import skills: put its function into a module of the project",
+    ),
 )
 """Parts of messages of the standard library, with the advice."""
 _NETWORK_OFF: Final = "The network is off for this skill: allow it with `network = true`"
