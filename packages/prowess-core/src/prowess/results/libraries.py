@@ -62,7 +62,7 @@ class Table:
         return "\n".join(lines)
 
 
-class Column(Table):
+class _Column(Table):
     """One column, whose rows have no names of their own: as data of no declared type, it is its values."""
 
     def data(self) -> list[Any]:
@@ -180,12 +180,12 @@ def _of_pillow(image: Any) -> Image:
 
 _RENDERERS: Final[Mapping[tuple[str, str], Callable[[Any], Any]]] = {
     ("pandas", "DataFrame"): _of_pandas,
-    ("pandas", "Series"): lambda series: _of_pandas(series.to_frame(), Column),
+    ("pandas", "Series"): lambda series: _of_pandas(series.to_frame(), _Column),
     ("pandas", "Index"): lambda index: index.tolist(),
     ("pandas", "ExtensionArray"): lambda array: array.tolist(),
     ("polars", "DataFrame"): _of_polars,
     ("polars", "LazyFrame"): lambda frame: _of_polars(frame.collect()),
-    ("polars", "Series"): lambda series: _of_polars(series.to_frame(), Column),
+    ("polars", "Series"): lambda series: _of_polars(series.to_frame(), _Column),
     ("pyarrow", "Table"): _of_arrow,
     ("pyarrow", "RecordBatch"): _of_arrow,
     ("pyarrow", "Array"): lambda array: array.to_pylist(),
