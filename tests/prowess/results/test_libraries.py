@@ -198,9 +198,9 @@ def a_row(query: str) -> sqlite3.Row:
 
 
 async def test_objects_are_their_fields(tmp_path: Path):
-    """Annotated or not; a row has names, so none of them may be lost."""
+    """The public ones, annotated or not; a row has names, so none of them may be lost."""
     attrs = pytest.importorskip("attrs")
-    user = attrs.make_class("User", ["name"])("Ada")
+    user = attrs.make_class("User", ["name", "_key"])("Ada", "secret")
 
     @skill_command
     def run() -> list[type(user)]:

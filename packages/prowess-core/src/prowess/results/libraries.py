@@ -139,8 +139,9 @@ def _of_row(row: Any) -> dict[str, Any]:
 
 
 def _of_attrs(value: Any) -> dict[str, Any]:
+    """The public fields."""
     fields: Iterable[Any] = cast("Any", type(value)).__attrs_attrs__
-    return {field.name: getattr(value, field.name) for field in fields}
+    return {field.name: getattr(value, field.name) for field in fields if not field.name.startswith("_")}
 
 
 def _of_struct(struct: Any) -> dict[str, Any]:
