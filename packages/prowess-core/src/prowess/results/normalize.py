@@ -535,17 +535,23 @@ def _looked_through(value: Any) -> _Found:
 def _rendered(value: Any, render: Render) -> Any:
     """Convert a value, or the items of a list, with plugins."""
     if type(value) in (list, tuple):
-        items: list[Any] = []
-        drawn: set[bytes] = set()
-        for item in cast("Sequence[Any]", value):
-            shown = item if type(item) in _PLAIN else render(item)
-            if shown is not item and isinstance(shown, Image):
-                if shown.data in drawn:
-                    continue  # the axes of a figure that is shown already
-                drawn.add(shown.data)
-            items.append(text_block(shown.text()) if isinstance(shown, Table) else shown)
-        return items
+        returned = cast("Sequence[Any]", value)
+        items = [item if type(item) in _PLAIN else render(item) for item in returned]
+        if Image in set(map(type, items)):
+            items = list(_drawn_once(returned, items))
+        return [text_block(item.text()) if isinstance(item, Table) else item for item in items]
     return render(value)
+
+
+def _drawn_once(returned: Iterable[Any], rendered: Iterable[Any]) -> Iterator[Any]:
+    """The items without the axes of a figure that is shown already, which are the same image."""
+    drawn: set[bytes] = set()
+    for before, item in zip(returned, rendered, strict=True):
+        if item is before or not isinstance(item, Image):
+            yield item
+        elif item.data not in drawn:
+            drawn.add(item.data)
+            yield item
 
 
 def _simple(value: Any) -> Any:
