@@ -318,6 +318,8 @@ async def test_a_figure_is_png_and_is_not_kept(tmp_path: Path):
     figures = pytest.importorskip("matplotlib.figure")
     (block,) = (await shown(tmp_path, figures.Figure()))["content"]
     assert ("image", "image/png") == (block["type"], block["mimeType"])
+    two = await shown(tmp_path, [figures.Figure(), "and", figures.Figure()])
+    assert ["image", "text", "image"] == [block["type"] for block in two["content"]]
     pyplot = pytest.importorskip("matplotlib.pyplot")
     _, axes = pyplot.subplots()
     assert "image" == (await shown(tmp_path, axes))["content"][0]["type"]

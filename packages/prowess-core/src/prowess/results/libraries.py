@@ -21,7 +21,7 @@ from typing import Any, Final, cast, get_args
 
 from prowess.results.content import Image
 
-__all__ = ["Table", "rendered", "renders"]
+__all__ = ["Plot", "Table", "rendered", "renders"]
 
 _MOST_ROWS: Final = 100
 """Rows of a table that is shown as text."""
@@ -60,6 +60,14 @@ class Table:
         elif not self._count:
             lines += ["", "(no rows)"]
         return "\n".join(lines)
+
+
+class Plot(Image):
+    """The image of a figure."""
+
+    def __init__(self, figure: Any, data: bytes) -> None:
+        super().__init__(data, mime_type="image/png")
+        self.figure = figure
 
 
 class _Column(Table):
@@ -170,7 +178,7 @@ def _of_figure(figure: Any) -> Image:
     pyplot = sys.modules.get("matplotlib.pyplot")
     if pyplot is not None:
         pyplot.close(figure)  # pyplot would keep every figure until the worker ends
-    return Image(buffer.getvalue(), mime_type="image/png")
+    return Plot(figure, buffer.getvalue())
 
 
 def _of_pillow(image: Any) -> Image:

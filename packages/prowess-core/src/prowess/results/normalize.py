@@ -19,9 +19,9 @@ from pydantic_core import PydanticSerializationError, from_json, to_json, to_jso
 from prowess.errors import OutputError
 from prowess.frozen import frozen
 from prowess.jsontypes import Json, JsonObject, Schema, encodable, new_object
-from prowess.results.content import Image, as_block, as_payload, check_data, is_content, placeholder, text_block
+from prowess.results.content import as_block, as_payload, check_data, is_content, placeholder, text_block
 from prowess.results.entries import fields_may_meet, keys_may_meet, lost_entry
-from prowess.results.libraries import Table
+from prowess.results.libraries import Plot, Table
 from prowess.results.published import validate
 from prowess.results.unsendable import (
     LONE_SURROGATE,
@@ -535,22 +535,21 @@ def _looked_through(value: Any) -> _Found:
 def _rendered(value: Any, render: Render) -> Any:
     """Convert a value, or the items of a list, with plugins."""
     if type(value) in (list, tuple):
-        returned = cast("Sequence[Any]", value)
-        items = [item if type(item) in _PLAIN else render(item) for item in returned]
-        if Image in set(map(type, items)):
-            items = list(_drawn_once(returned, items))
+        items = [item if type(item) in _PLAIN else render(item) for item in cast("Sequence[Any]", value)]
+        if Plot in set(map(type, items)):
+            items = list(_drawn_once(items))
         return [text_block(item.text()) if isinstance(item, Table) else item for item in items]
     return render(value)
 
 
-def _drawn_once(returned: Iterable[Any], rendered: Iterable[Any]) -> Iterator[Any]:
-    """The items without the axes of a figure that is shown already, which are the same image."""
-    drawn: set[bytes] = set()
-    for before, item in zip(returned, rendered, strict=True):
-        if item is before or not isinstance(item, Image):
+def _drawn_once(items: Iterable[Any]) -> Iterator[Any]:
+    """The items without the axes of a figure that is shown already."""
+    drawn: list[Any] = []
+    for item in items:
+        if not isinstance(item, Plot):
             yield item
-        elif item.data not in drawn:
-            drawn.add(item.data)
+        elif not any(item.figure is figure for figure in drawn):
+            drawn.append(item.figure)
             yield item
 
 
