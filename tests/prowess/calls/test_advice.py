@@ -109,6 +109,16 @@ def test_what_a_thread_a_process_or_a_loop_cannot_do_says_what_to_write(
     assert remedy in advice(raised(do))
 
 
+async def test_advice_follows_the_message_as_a_sentence(tmp_path: Path):
+    """Also where the message has a full stop already."""
+
+    @skill_command
+    def loop() -> None:
+        asyncio.get_event_loop()
+
+    assert "in thread 'prowess'. A sync command runs in a thread" in await text_of(tmp_path, loop)
+
+
 def test_an_encoding_error_of_the_author_s_own_code_has_nothing_to_do_with_its_file():
     """Only what Python says about a source file does."""
     for do in (b"\xff".decode, lambda: compile("\0", "x", "exec")):

@@ -6,6 +6,7 @@ import base64
 import io
 import sqlite3
 import sys
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -264,14 +265,23 @@ async def test_the_class_of_a_text_or_a_number_needs_no_schema(tmp_path: Path):
     def run() -> Name | None:
         return Name("Ada")
 
+    class Kind(str, Enum):
+        A = "a"
+
     @skill_command
     def wrong() -> Wrong:
         return Wrong("Ada")
+
+    @skill_command
+    def other() -> dict[str | Kind, type[int]]:
+        return {}
 
     contract, outcome = await called(tmp_path, run)
     assert (None, "Ada") == (contract.output.schema, outcome.value)
     with pytest.raises(SchemaError, match="install the parser"):
         await called(tmp_path, wrong)
+    with pytest.raises(SchemaError, match="Cannot generate a JsonSchema for a class"):
+        await called(tmp_path, other)
 
 
 async def test_several_values_are_shown_one_after_the_other(tmp_path: Path, pandas: Any):

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
+from enum import Enum
 from io import IOBase
 from operator import methodcaller
 from pathlib import PurePath
@@ -27,8 +28,7 @@ _MOST_ROWS: Final = 100
 """Rows of a table that is shown as text."""
 _PNG_MODES: Final = frozenset({"1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16"})
 """Modes of Pillow that PNG supports."""
-_WRITTEN: Final = (str, int, float, Decimal, date, time, timedelta, PurePath, IOBase)
-"""Instances of their subclasses are results too, although pydantic has no schema for such a class."""
+_WRITTEN: Final = (str, int, float, Decimal, date, time, timedelta, PurePath)
 
 
 class Table:
@@ -103,9 +103,17 @@ def renders(annotation: Any) -> bool:
     """Whether a type, or a type inside it, is supported here, so that it needs no schema."""
     if isinstance(annotation, type) and not get_args(annotation):
         cls = cast("type[Any]", annotation)
-        is_foreign = not hasattr(cls, "__get_pydantic_core_schema__")
-        return (is_foreign and issubclass(cls, _WRITTEN)) or _renderer_of(cls) is not None
+        return _is_written(cls) or _renderer_of(cls) is not None
     return any(map(renders, get_args(annotation)))
+
+
+def _is_written(cls: type[Any]) -> bool:
+    """Whether pydantic writes the instances of a class, but has no schema for it."""
+    if issubclass(cls, IOBase):
+        return True
+    if not issubclass(cls, _WRITTEN) or issubclass(cls, Enum) or hasattr(cls, "__get_pydantic_core_schema__"):
+        return False
+    return cls.__module__.partition(".")[0] not in sys.stdlib_module_names
 
 
 @functools.lru_cache(maxsize=256)
