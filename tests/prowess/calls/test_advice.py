@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import bdb
+import contextlib
 import importlib.util
 import inspect
 import io
+import multiprocessing
+import os
 import shlex
+import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +61,62 @@ def test_a_missing_module_says_in_which_python_and_how_to_add_it(
     ) == advice(error)
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     assert f"`uv pip install --python {python} {distribution}`" in advice(error)
+
+
+def connected_elsewhere() -> None:
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        in_a_thread(lambda: connection.execute("select 1"))()
+
+
+def lost_a_process() -> None:
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as processes:
+        processes.submit(os._exit, 1).result()
+
+
+async def running_a_loop() -> None:
+    waiting = asyncio.sleep(0)
+    try:
+        asyncio.run(waiting)
+    finally:
+        waiting.close()
+
+
+def in_a_thread(do: Callable[[], Any]) -> Callable[[], Any]:
+    def call() -> Any:
+        with ThreadPoolExecutor(1) as threads:
+            return threads.submit(do).result()
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("do", "remedy"),
+    [
+        (input, "take a parameter, or ask the user with `ctx.ask(...)`"),
+        (lambda: asyncio.run(running_a_loop()), "write `await ...` in place of `asyncio.run(...)`"),
+        (in_a_thread(asyncio.get_event_loop), "use `asyncio.run(...)`, or make the command async"),
+        (in_a_thread(lambda: signal.signal(signal.SIGUSR1, signal.SIG_DFL)), "with `thread=False`"),
+        (connected_elsewhere, "connect inside the command"),
+        (lost_a_process, "put its function into a module of the project"),
+    ],
+    ids=["input", "run", "loop", "signal", "sqlite", "process"],
+)
+def test_what_a_thread_a_process_or_a_loop_cannot_do_says_what_to_write(
+    monkeypatch: pytest.MonkeyPatch, do: Callable[[], Any], remedy: str
+):
+    """The messages are those of the standard library."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    assert remedy in advice(raised(do))
+
+
+async def test_advice_follows_the_message_as_a_sentence(tmp_path: Path):
+    """Also where the message has a full stop already."""
+
+    @skill_command
+    def loop() -> None:
+        asyncio.get_event_loop()
+
+    assert "in thread 'prowess'. A sync command runs in a thread" in await text_of(tmp_path, loop)
 
 
 def test_an_encoding_error_of_the_author_s_own_code_has_nothing_to_do_with_its_file():

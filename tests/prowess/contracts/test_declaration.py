@@ -86,14 +86,22 @@ def test_methods_are_refused(function: Any, problem: str):
         (Thing, "command 'Thing': a class cannot be a command"),
         (Thing(), "command 'Thing': an instance of Thing cannot be a command"),
         (len, "command 'len': an instance of builtin_function_or_method cannot be a command"),
-        ("name", "command 'name': an instance of str cannot be a command"),
+        (
+            functools.cache(plain),
+            "command 'plain': an instance of _lru_cache_wrapper cannot be a command. Use cache_ttl=",
+        ),
     ],
 )
 def test_other_callables_are_refused(function: Any, problem: str):
     """What has no signature, name and place of its own has to be wrapped in a function."""
     message = refusal(function)
     assert problem in message
-    assert "Write a function that calls it, and decorate that" in message
+    assert "rite a function that calls it, and decorate that" in message
+
+
+def test_a_name_by_position_is_refused():
+    """Other frameworks take it there."""
+    assert "command 'find': its name is given by position. Write skill_command(name='find')" in refusal("find")
 
 
 def test_a_refusal_names_the_file_and_the_line_of_the_decorator():

@@ -23,6 +23,14 @@ class Report:
     data: int
 
 
+class Element:
+    """As those of BeautifulSoup: what it does not find is `None`."""
+
+    def __getattr__(self, name: str) -> None:
+        if name.startswith("_"):
+            raise AttributeError(name)
+
+
 async def shown(value: Any) -> dict[str, Any]:
     async with Runtime.open("nowhere"):
 
@@ -54,6 +62,7 @@ async def test_no_success_gives_its_error(error: str | None, text: str) -> None:
 
 
 async def test_data_that_only_resembles_a_result_stays_whole() -> None:
-    """What has no place for an error is data, and so is the class itself."""
+    """What has no place for an error is data; neither the class itself is a result, nor an object with an attribute of every name."""
     assert {"success": False, "data": 1} == (await shown(Report(success=False, data=1)))["structuredContent"]
-    assert (await shown(CommandResult))["isError"]
+    for value in (CommandResult, Element()):
+        assert "cannot be written as JSON" in (await shown(value))["content"][0]["text"]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import io
+import sqlite3
 import sys
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from prowess import Outcome, Runtime, skill_command
 from prowess.command import Command
 from prowess.contracts.contract import Contract
 from prowess.contracts.declaration import declaration_of
+from prowess.errors import SchemaError
 
 MARKDOWN = "| city | people |\n| --- | --- |\n| Ulm | 128 |\n| Bern |  |"
 ROWS = [{"city": "Ulm", "people": 128}, {"city": "Bern", "people": None}]
@@ -131,6 +135,155 @@ def _values(library: Any) -> str:
     return "data" if library.__name__ == "pandas" else "values"
 
 
+async def test_columns_inside_data_are_their_values(tmp_path: Path, pandas: Any, polars: Any):
+    """Unless their rows have names."""
+    counts = pandas.Series(["Ulm", "Ulm"], name="city").value_counts()
+    held = {"n": pandas.Series([1, None]), "p": polars.Series("p", [2]), "counts": counts, "kind": pandas.Index(["a"])}
+    expected = {"n": [1, None], "p": [2], "counts": [{"city": "Ulm", "count": 2}], "kind": ["a"]}
+    assert expected == (await shown(tmp_path, held))["structuredContent"]
+    assert {"result": ["b"]} == (await shown(tmp_path, pandas.Categorical(["b"])))["structuredContent"]
+
+
+async def test_a_missing_date_has_its_place(tmp_path: Path, pandas: Any):
+    """The message of pandas itself speaks of floats and integers."""
+    for output in (None, list[dict[str, Any]]):
+        payload = await shown(tmp_path, [{"day": pandas.NaT}], output=output)
+        assert "result[0].day: JSON has no NaT. Return a time, None or a string" in payload["content"][0]["text"]
+
+
+class Struct:
+    """Stands for that of msgspec."""
+
+    __struct_fields__ = ("first_name", "age", "kind")
+    __struct_encode_fields__ = ("firstName", "age", "kind")
+    __struct_config__ = type("StructConfig", (), {"tag_field": None, "tag": None})
+
+
+Struct.__module__ = "msgspec"
+
+
+class Person(Struct):
+    def __init__(self) -> None:
+        self.first_name, self.age, self.kind = "Ada", type("UnsetType", (), {})(), [1]
+
+
+class Tagged(Person):
+    __struct_config__ = type("StructConfig", (), {"tag_field": "type", "tag": "person"})
+
+
+class Arrow:
+    """Stands for what pyarrow has: one column, or one value."""
+
+    def __init__(self, values: list[int]) -> None:
+        self.values = values
+        self.columns, self.num_rows, self.schema = [self], len(values), type("Schema", (), {"names": ["n"]})
+
+    def slice(self, start: int, length: int) -> Any:
+        return type(self)(self.values[start : start + length])
+
+    def to_pylist(self) -> list[int]:
+        return self.values
+
+    def as_py(self) -> int:
+        return self.values[0]
+
+
+def of_arrow(name: str) -> Any:
+    return type(name, (Arrow,), {"__module__": "pyarrow.lib"})([7])
+
+
+def a_row(query: str) -> sqlite3.Row:
+    connection = sqlite3.connect(":memory:")
+    connection.row_factory = sqlite3.Row
+    return connection.execute(query).fetchone()
+
+
+async def test_objects_are_their_fields(tmp_path: Path):
+    """The public ones, annotated or not; a row has names, so none of them may be lost."""
+    attrs = pytest.importorskip("attrs")
+    user = attrs.make_class("User", ["name", "_key"])("Ada", "secret")
+
+    @skill_command
+    def run() -> list[type(user)]:
+        return [user]
+
+    contract, outcome = await called(tmp_path, run)
+    assert (None, [{"name": "Ada"}]) == (contract.output.schema, outcome.value)
+    person = {"firstName": "Ada", "kind": [1]}
+    held = {"user": user, "structs": [Person(), Tagged()], "row": a_row("select 1 as a, 'x' as b")}
+    expected = {"user": {"name": "Ada"}, "structs": [person, {"type": "person", **person}], "row": {"a": 1, "b": "x"}}
+    assert expected == (await shown(tmp_path, held))["structuredContent"]
+    held = {"array": of_arrow("Array"), "chunks": of_arrow("ChunkedArray"), "scalar": of_arrow("Scalar")}
+    assert {"array": [7], "chunks": [7], "scalar": 7} == (await shown(tmp_path, held))["structuredContent"]
+    for name in ("Table", "RecordBatch"):
+        assert "| n |\n| --- |\n| 7 |" == await text_of(tmp_path, of_arrow(name))
+    assert {"result": [1, 2]} == (await shown(tmp_path, a_row("select 1, 2"), output=list[int]))["structuredContent"]
+    payload = await shown(tmp_path, a_row("select 1 as a, 2 as a"))
+    assert "two columns of the table are called 'a'; rename one" in payload["content"][0]["text"]
+
+
+async def test_a_buffer_or_a_binary_file_is_its_content(tmp_path: Path):
+    """Lines of bytes would say nothing, and the position of a written buffer is its end; a text file is its lines."""
+    png = b"\x89PNG\r\n\x1a\n"
+    file = tmp_path / "a.png"
+    file.write_bytes(png)
+
+    def written() -> io.BytesIO:
+        buffer = io.BytesIO()
+        buffer.write(png)
+        return buffer
+
+    for give in (written, lambda: file.open("rb"), lambda: file.open("rb", buffering=0)):
+
+        @skill_command
+        def run(give: Any = give) -> io.IOBase:
+            return give()
+
+        (block,) = (await called(tmp_path, run))[1].payload()["content"]
+        assert ("image/png", png) == (block["mimeType"], base64.b64decode(block["data"]))
+
+    text = io.StringIO()
+    text.write("a\nb\n")
+    assert "a\nb\n" == await text_of(tmp_path, text)
+    assert {"result": ["a\n", "b\n"]} == (await shown(tmp_path, io.TextIOWrapper(io.BytesIO(b"a\nb\n"))))[
+        "structuredContent"
+    ]
+
+
+async def test_the_class_of_a_text_or_a_number_needs_no_schema(tmp_path: Path):
+    """Libraries have dates and strings of their own. One that describes itself has to do it right."""
+
+    class Name(str):
+        __slots__ = ()
+
+    class Wrong(Name):
+        @classmethod
+        def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> Any:
+            raise TypeError("install the parser")
+
+    @skill_command
+    def run() -> Name | None:
+        return Name("Ada")
+
+    class Kind(str, Enum):
+        A = "a"
+
+    @skill_command
+    def wrong() -> Wrong:
+        return Wrong("Ada")
+
+    @skill_command
+    def other() -> dict[str | Kind, type[int]]:
+        return {}
+
+    contract, outcome = await called(tmp_path, run)
+    assert (None, "Ada") == (contract.output.schema, outcome.value)
+    with pytest.raises(SchemaError, match="install the parser"):
+        await called(tmp_path, wrong)
+    with pytest.raises(SchemaError, match="Cannot generate a JsonSchema for a class"):
+        await called(tmp_path, other)
+
+
 async def test_several_values_are_shown_one_after_the_other(tmp_path: Path, pandas: Any):
     """A text, a table and an image in one list."""
     pillow = pytest.importorskip("PIL.Image")
@@ -155,15 +308,33 @@ async def test_an_image_of_pillow_is_png(tmp_path: Path, mode: str):
     assert base64.b64decode(block["data"]).startswith(b"\x89PNG")
 
 
+async def test_the_media_of_other_frameworks_are_content(tmp_path: Path):
+    """As skills bring them that were moved from there."""
+    block = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+    for library in ("fastmcp", "mcp"):
+        members = {"__module__": f"{library}.utilities.types", "to_image_content": lambda _: block}
+        image = type("Image", (), members)()
+
+        @skill_command
+        def run(image: Any = image) -> list[str | type(image)]:
+            return ["a", image]
+
+        assert [{"type": "text", "text": "a"}, block] == (await called(tmp_path, run))[1].payload()["content"]
+
+
 async def test_a_figure_is_png_and_is_not_kept(tmp_path: Path):
-    """Axes stand for their figure, as `frame.plot()` gives them."""
+    """Axes stand for their figure, as `frame.plot()` and `pyplot.subplots()` give them, which is shown once."""
     pytest.importorskip("matplotlib").use("agg")
     figures = pytest.importorskip("matplotlib.figure")
     (block,) = (await shown(tmp_path, figures.Figure()))["content"]
     assert ("image", "image/png") == (block["type"], block["mimeType"])
+    two = await shown(tmp_path, [figures.Figure(), "and", figures.Figure()])
+    assert ["image", "text", "image"] == [block["type"] for block in two["content"]]
     pyplot = pytest.importorskip("matplotlib.pyplot")
     _, axes = pyplot.subplots()
     assert "image" == (await shown(tmp_path, axes))["content"][0]["type"]
+    for value in (pyplot.subplots(), pyplot.subplots(2), pyplot.subplots(2, 2)[1]):
+        assert ["image"] == [block["type"] for block in (await shown(tmp_path, value))["content"]]
     assert [] == pyplot.get_fignums()
 
 

@@ -799,3 +799,15 @@ def test_constraints_of_annotations_count():
     assert 1 == Adapter(positive).dump(1)
     with pytest.raises(ValidationError):
         Adapter(positive).read_json("0")
+
+
+class Step(NamedTuple):
+    at: float
+    to: Annotated[float, Field(description="where it ends")] = 1.0
+
+
+def test_the_items_of_a_named_tuple_have_names():
+    """It is written as an array, whose titles are dropped."""
+    for mode in ("validation", "serialization"):
+        at, to = Adapter(Step).schema(mode)["prefixItems"]
+        assert ("at", "to: where it ends") == (at["description"], to["description"])

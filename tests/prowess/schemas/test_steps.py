@@ -181,6 +181,23 @@ INT = {"type": "integer"}
             },
             id="in words",
         ),
+        pytest.param(
+            {"prefixItems": [{**INT, "description": "x"}, {**INT, "description": "y"}], "maxItems": 2},
+            {"items": INT, "maxItems": 2, "description": "in order: integer (x), integer (y)"},
+            id="with names",
+        ),
+        pytest.param(
+            {
+                "prefixItems": [
+                    {"type": "string", "format": "date", "description": "day"},
+                    {"type": "string", "format": "date", "description": "day (format date)"},
+                    INT,
+                ],
+                "maxItems": 3,
+            },
+            {"items": {}, "maxItems": 3, "description": "in order: date (day), string (day (format date)), integer"},
+            id="with descriptions",
+        ),
         pytest.param({"items": INT}, {"items": INT}, id="no tuple"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import os
 import re
@@ -141,6 +142,18 @@ def test_what_does_not_fit_waits_and_keeps_its_order(outlet: Outlet, pipe: Pipe)
     texts = [text for _, text in pipe.records(b"19999\n")]
     assert [f"{number}\n" for number in range(20_000)] == texts
     outlet.flush(PATIENCE)
+
+
+def test_no_skill_closes_what_others_print_to(outlet: Outlet, pipe: Pipe):
+    """Not as the end of a `with`, nor by wrapping the bytes below it in another text stream, which ends the first one."""
+    out = stream(outlet)
+    with out:
+        out.write("one\n")
+    out.write("two\n")
+    out = io.TextIOWrapper(out.buffer, encoding="utf-8", write_through=True)
+    gc.collect()
+    out.write("three\n")
+    assert ["one\n", "two\n", "three\n"] == [text for _, text in pipe.records(b"three\n")]
 
 
 def test_a_flush_gives_up_where_nobody_reads_and_says_what_was_dropped(outlet: Outlet, pipe: Pipe):

@@ -175,6 +175,25 @@ def test_unlimited_package_runs_with_the_skills_of_the_project(project: Path) ->
 
 
 @needs_limits
+def test_unlimited_package_may_need_objects_of_another_one(project: Path) -> None:
+    """What is allowed are the commands that it will have then."""
+    site = project.parent / "site"
+    (site / "ext_tools-1.0.dist-info" / "entry_points.txt").write_text(
+        "[prowess.skills]\next = ext_skill\next-hooks = ext_skill:plugin\n"
+    )
+    (site / "ext_skill.py").write_text(
+        "from prowess import hookimpl, skill_command\n\nclass Book:\n    page = 7\n\nclass Plugin:\n    @hookimpl\n"
+        "    def prowess_injectables(self, provide):\n        provide(Book)\n\nplugin = Plugin()\n\n"
+        "@skill_command\ndef page(book: Book) -> int:\n    return book.page\n"
+    )
+    for name in ("ext-hooks", "ext"):
+        done = prowess(project, "trust", name, "--unlimited", "--yes")
+        assert (0, "") == (done.returncode, done.stderr)
+    assert "ext.page" in done.stdout
+    assert "7" == called(project, "ext.page")
+
+
+@needs_limits
 def test_package_that_brings_folders_of_skills_runs_without_limits_or_not_at_all(project: Path) -> None:
     """As the packages of `prowess package` do. Its limits would not hold there, so nobody is made to believe in them."""
     site = project.parent / "site"

@@ -44,6 +44,33 @@ _IMPORT: Final = re.compile(r"cannot import name '(\w+)' from 'prowess'")
 _NO_TEXT: Final = lazy_pattern("null bytes|'utf-8' codec|Non-UTF-8 code")
 """Python's messages about source files in UTF-16, and in other encodings that are not UTF-8."""
 _COROUTINE: Final = re.compile("'coroutine'")
+_SAID: Final = (
+    (
+        "EOF when reading a line",
+        "A command has no terminal to read from: take a parameter, or ask the user with `ctx.ask(...)`",
+    ),
+    (
+        "cannot be called from a running event loop",
+        "An async command runs on an event loop already: write `await ...` in place of `asyncio.run(...)`",
+    ),
+    (
+        "There is no current event loop in thread",
+        "A sync command runs in a thread, which has no event loop: use `asyncio.run(...)`, or make the command async",
+    ),
+    (
+        "signal only works in main thread",
+        "A sync command runs in a thread: with `thread=False`, it runs in the main thread, on the event loop",
+    ),
+    (
+        "SQLite objects created in a thread can only be used in that same thread",
+        "Sync commands run in threads: connect inside the command, or with `check_same_thread=False` and a lock",
+    ),
+    (
+        "A process in the process pool was terminated abruptly",
+        "A process that is started anew (macOS, Python 3.14) cannot import skills: put its function into a module of the project",
+    ),
+)
+"""Parts of messages of the standard library, with the advice."""
 _NETWORK_OFF: Final = "The network is off for this skill: allow it with `network = true`"
 _LOOPBACK_ONLY: Final = "This skill may only connect to this machine, by TCP: allow more with `network = true`"
 _OF_NETWORK: Final[dict[bool | str, str]] = {True: "", False: _NETWORK_OFF, LOOPBACK: _LOOPBACK_ONLY}
@@ -79,6 +106,10 @@ def advice(error: BaseException, file: str | None = None) -> str:
         and isinstance(error.obj, sys.modules["prowess"].Context)
     ):
         return f"In Prowess, this is {_OF_CONTEXT[error.name]}"
+    message = message_of(error)
+    for part, remedy in _SAID:
+        if part in message:
+            return remedy
     if type(error).__name__ == "BdbQuit" and not sys.stdin.isatty():
         return "A worker has no terminal for a debugger: run the command by `prowess call ... --in-process`"
     return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import io
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from types import CoroutineType
 from typing import Any, Final, TypeAlias, cast
@@ -119,9 +120,17 @@ def _itself(value: Any) -> Any:
 
 
 def _collected(value: Any, call: Call, *, final: bool) -> Any:
-    """The items of an iterator, or the return value of a generator that has one or is `final`; other values unchanged."""
+    """The items of an iterator, the content of a buffer or a binary file, or the return value of a generator.
+
+    A generator without a return value gives its items, unless it is `final`. Other values are unchanged.
+    """
     if not _has(value, "__next__"):
         return value
+    if isinstance(value, (io.BytesIO, io.StringIO)):
+        return value.getvalue()  # whatever its position is
+    if isinstance(value, io.IOBase) and not isinstance(value, io.TextIOBase):
+        with value:
+            return cast("Any", value).read()  # lines of bytes say nothing
     iterator = cast("Iterator[Any]", value)
     items: list[Any] = []
     try:

@@ -57,6 +57,7 @@ _DEFAULT_ATTEMPTS: Final = 3
 
 _AS_A_FUNCTION = "Decorate a plain function, and call the method from there"
 _WRAP_IT = "Write a function that calls it, and decorate that"
+_USE_CACHE = "Use cache_ttl= in place of functools.cache, or write a function that calls it, and decorate that"
 
 _Kinds: TypeAlias = "tuple[str, tuple[type, ...]]"
 _TEXT: Final[_Kinds] = ("a string", (str,))
@@ -233,9 +234,13 @@ def check_function(function: object, location: Location, kind: str = TOOL) -> Ca
     if isinstance(function, (staticmethod, classmethod, MethodType)):
         method = cast("Any", function).__func__
         Refusal(method.__name__, location)(f"methods cannot be {noun}s", _AS_A_FUNCTION)
+    if isinstance(function, str):
+        refuse = Refusal(function, location)
+        refuse("its name is given by position", f"Write {refuse.decorator}(name={function!r})")
     if not inspect.isfunction(function):
         what = "a class" if isinstance(function, type) else f"an instance of {type(function).__name__}"
-        Refusal(_name_of(function), location)(f"{what} cannot be a {noun}", _WRAP_IT)
+        remedy = _USE_CACHE if type(function).__name__ == "_lru_cache_wrapper" else _WRAP_IT
+        Refusal(_name_of(function), location)(f"{what} cannot be a {noun}", remedy)
     owner = function.__qualname__.rpartition(".")[0]
     if owner and not owner.endswith("<locals>"):
         Refusal(function.__name__, location_of(function))(f"it is a method of {owner}", _AS_A_FUNCTION)
@@ -244,7 +249,7 @@ def check_function(function: object, location: Location, kind: str = TOOL) -> Ca
 
 def _name_of(thing: object) -> str:
     """The name of a decorated object for messages, the same in every process."""
-    return thing if isinstance(thing, str) else getattr(thing, "__name__", type(thing).__name__)
+    return getattr(thing, "__name__", type(thing).__name__)
 
 
 def check_options(given: Mapping[str, Any], refuse: Refusal) -> None:

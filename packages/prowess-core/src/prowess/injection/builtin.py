@@ -28,6 +28,8 @@ class OldSkills:
         """Objects with `success`, `data` and `error`, as in older skill systems: the data, or a failure."""
         if isinstance(value, type) or not all(hasattr(value, name) for name in ("success", "data", "error")):
             return None
+        if not isinstance(value.success, bool):  # an element of a page, a stub: it has an attribute of every name
+            return None
         if value.success:
             return "" if value.data is None else value.data
         return {"content": [text_block(str(value.error or value))], "isError": True}

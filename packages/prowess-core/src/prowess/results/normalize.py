@@ -21,7 +21,7 @@ from prowess.frozen import frozen
 from prowess.jsontypes import Json, JsonObject, Schema, encodable, new_object
 from prowess.results.content import as_block, as_payload, check_data, is_content, placeholder, text_block
 from prowess.results.entries import fields_may_meet, keys_may_meet, lost_entry
-from prowess.results.libraries import Table
+from prowess.results.libraries import Plot, Table
 from prowess.results.published import validate
 from prowess.results.unsendable import (
     LONE_SURROGATE,
@@ -433,7 +433,9 @@ class ValueWriter:
         if apart is not value:
             return apart
         rendered = value if self.render is None else self.render(value)
-        simple = _simple(value) if rendered is value else self._apart(_data_of(rendered))
+        if isinstance(rendered, Table):
+            rendered = rendered.data()
+        simple = _simple(value) if rendered is value else self._apart(rendered)
         if simple is value:
             self._refused = value
             raise OutputError(f"an object of the type {kind_name(value)} cannot be written as JSON")
@@ -486,11 +488,9 @@ class ValueWriter:
             same = all(map(operator.is_, new, old))
             return old if same else tuple(new) if isinstance(value, tuple) else new
         rendered = value if self.render is None else self.render(value)
-        return _simple(value) if rendered is value else _data_of(rendered)
-
-
-def _data_of(rendered: Any) -> Any:
-    return rendered.records() if isinstance(rendered, Table) else rendered
+        if rendered is value:
+            return _simple(value)
+        return rendered.records() if isinstance(rendered, Table) else rendered
 
 
 def _is_sent_beside(value: object) -> bool:
@@ -536,8 +536,21 @@ def _rendered(value: Any, render: Render) -> Any:
     """Convert a value, or the items of a list, with plugins."""
     if type(value) in (list, tuple):
         items = [item if type(item) in _PLAIN else render(item) for item in cast("Sequence[Any]", value)]
+        if Plot in set(map(type, items)):
+            items = list(_drawn_once(items))
         return [text_block(item.text()) if isinstance(item, Table) else item for item in items]
     return render(value)
+
+
+def _drawn_once(items: Iterable[Any]) -> Iterator[Any]:
+    """The items without the axes of a figure that is shown already."""
+    drawn: list[Any] = []
+    for item in items:
+        if not isinstance(item, Plot):
+            yield item
+        elif not any(item.figure is figure for figure in drawn):
+            drawn.append(item.figure)
+            yield item
 
 
 def _simple(value: Any) -> Any:

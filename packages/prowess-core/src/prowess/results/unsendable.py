@@ -7,6 +7,7 @@ import math
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from datetime import date
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from pydantic import ValidationError
@@ -53,7 +54,7 @@ def unwritten(value: Any, error: BaseException) -> str:
     """The message for an exception during the writing of a result."""
     said = f"the result cannot be written as JSON: {type(error).__name__}: {message_of(error)}"
     try:
-        if isinstance(error, UnicodeEncodeError):
+        if isinstance(error, (UnicodeEncodeError, TypeError)):
             return unsendable(value) or said
         if isinstance(error, RecursionError) or _TOO_DEEP.search(said):
             circle = _circle(value)
@@ -79,6 +80,8 @@ def unsendable(value: Any) -> str | None:
 def _obstacle(value: Any) -> str | None:
     if isinstance(value, float) and not math.isfinite(value):
         return f"JSON has no {json.dumps(value)}. Return a finite number, None or a string"
+    if isinstance(value, date) and type(value).__name__ == "NaTType":
+        return "JSON has no NaT. Return a time, None or a string"  # the missing date of pandas
     if isinstance(value, int):
         try:
             int.__repr__(value)
@@ -95,7 +98,10 @@ def unwritable(value: Any, culprit: Any) -> str:
     """The message for an object that JSON has no form for, with its place in the value."""
     found = first_inside(value, lambda held: held is culprit or None)
     where = f"{path_text(found[0])}: " if found and found[0] else ""
-    remedy = "Return plain data, a dataclass or a model, or convert the type in a plugin with the hook `prowess_render`"
+    remedy = (
+        "Return plain data (`str` gives its text), a dataclass or a model, or convert the type in a plugin with the hook "
+        "`prowess_render`"
+    )
     return f"{where}an object of the type {kind_name(culprit)} cannot be written as JSON. {remedy}"
 
 

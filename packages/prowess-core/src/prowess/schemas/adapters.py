@@ -423,6 +423,13 @@ class _SchemaWriter(GenerateJsonSchema):
             shown = {**shown, "propertyNames": names, "additionalProperties": values}
         return shown
 
+    def named_tuple_schema(self, schema: Any) -> JsonSchemaValue:
+        """A named tuple, with the names of its items as descriptions, because titles are dropped."""
+        shown = super().named_tuple_schema(schema)
+        for field, item in zip(schema["fields"], shown.get("prefixItems", ()), strict=True):
+            item["description"] = ": ".join([field["name"], *([item["description"]] if "description" in item else [])])
+        return shown
+
     def set_schema(self, schema: Any) -> JsonSchemaValue:
         return self._without_repeats(schema, super().set_schema(schema))
 

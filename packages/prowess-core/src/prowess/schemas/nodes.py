@@ -187,8 +187,18 @@ def tuple_as_array(node: Schema) -> Schema:
     members = positions if array.get("maxItems", len(positions) + 1) <= len(positions) else [*positions, rest]
     if is_schema(members[0]) and all(member == members[0] for member in members):
         return {**array, "items": members[0]}
-    words = ", ".join(_in_words(position) for position in positions)
-    return _noted({**array, "items": {}}, f"in order: {words}")
+    kinds = [without(member, "description") if is_schema(member) else member for member in members]
+    items = kinds[0] if is_schema(kinds[0]) and all(kind == kinds[0] for kind in kinds) else {}
+    words = ", ".join(map(_position, positions))
+    return _noted({**array, "items": items}, f"in order: {words}")
+
+
+def _position(schema: Any) -> str:
+    if not is_schema(schema) or "description" not in schema:
+        return _in_words(schema)
+    said = schema["description"]
+    words = _in_words(without(schema, "format") if f"format {schema.get('format')}" in said else schema)
+    return f"{words} ({said})"
 
 
 def fill_items(node: Schema) -> Schema:

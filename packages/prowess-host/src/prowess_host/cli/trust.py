@@ -95,7 +95,8 @@ def command(where: ProjectOptions, name: str, **options: Any) -> int:
     table = {**(dict(before.limits or {}) if before else {}), **request.limits()}
     limits = None if request.unlimited else limits_of((table, f"{file}: [{TABLE}.{name}]"))
     # It is described under limits in any case, because nothing has been allowed yet.
-    facts, folders = asyncio.run(_facts(where, settings, name, limits or Limits(), sandbox))
+    names = [name] if limits else [name, *_unlimited(settings, sandbox)]
+    facts, folders = asyncio.run(_facts(where, settings, names, limits or Limits(), sandbox))
     if folders and limits:
         raise ProwessError(
             f"{name} brings folders of skills, and limits of a package do not apply to those: read {', '.join(folders)}, "
@@ -124,16 +125,20 @@ def _agreed() -> bool:
 
 
 async def _facts(
-    where: ProjectOptions, settings: Settings, name: str, limits: Limits, sandbox: Sandbox
+    where: ProjectOptions, settings: Settings, names: Sequence[str], limits: Limits, sandbox: Sandbox
 ) -> tuple[Sequence[SkillFacts], list[str]]:
-    """The skill of a package, described by a worker within its limits, and the folders of skills that it brings."""
+    """The skill of a package, described by a worker within its limits, and the folders of skills that it brings.
+
+    It is the first of the names. Its commands may need objects that the others provide.
+    """
+    name = names[0]
     supervisor = Supervisor(settings.root, settings, where.flags)
     root = settings.root.resolve()
     grant = Grant(
         name, limits, root, unenforced=sandbox.unenforced, variables=passed_variables(settings, limits), package=True
     )
     placement = Placement(limits=grant)
-    share = {"only": [name], "flags": passed_settings(settings, limits), "written": None}
+    share = {"only": [*names], "flags": passed_settings(settings, limits), "written": None}
     supervisor.pools.share_of = lambda at: {} if at is OWN else share
     try:
         successor = await supervisor.generations.next_of(placement)
@@ -148,6 +153,11 @@ async def _facts(
     for failure in (failure for facts in found for failure in facts.failures):
         complain(str(failure))
     return found, _brought(folders, settings)
+
+
+def _unlimited(settings: Settings, sandbox: Sandbox) -> list[str]:
+    """The packages and skills that are allowed to run without limits."""
+    return [name for name in settings.own.sandbox if (verdict := sandbox[name]) and verdict.limits is None]
 
 
 def _brought(folders: Sequence[str], settings: Settings) -> list[str]:
