@@ -262,12 +262,8 @@ class Entry:
     def _crash(self, error: BaseException, call: Call, kind: Kind) -> tuple[Kind, str, dict[str, Any]]:
         _log.error("%s crashed (call %s)\n%s", self.contract.id, call.id, call.shown(shortened(error)))
         tries = f" after {call.attempts} attempts" if call.attempts > 1 else ""
-<<<<<<< HEAD
         notes = "".join(f" ({note})" for note in first_notes(error))
-=======
-        notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
         said = f"{named_error(error)}{_inside(error)}{notes}"
->>>>>>> helper-seeds
         help_ = advice(error)
         said = f"{said.removesuffix('.')}. {help_}" if help_ else said
         return kind, f"{said}{tries} (call {call.id})", {}
