@@ -176,6 +176,15 @@ def test_nothing_is_heard_after_a_frame_that_is_announced_too_long():
     assert ([102], []) == (sizes, heard)
 
 
+@pytest.mark.parametrize(("size", "is_known"), [(5, False), (20, True), (25, False)])
+def test_a_frame_that_has_arrived_in_part_is_known(size: int, is_known: bool):
+    """By the number of its call, which its header tells."""
+    link = Link(lambda _: None, lambda: None)
+    link._chunk[:size] = encode_frame(Kind.RESULT, 7, b"{}", b"x" * 10)[:size]
+    link.buffer_updated(size)
+    assert (is_known, False) == (link.is_receiving(7), link.is_receiving(8))
+
+
 async def test_frames_that_go_together_keep_their_places():
     """Before whatever is sent later, also where that goes at once or is the end."""
     heard, one, _, lost = await linked()
