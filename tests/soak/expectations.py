@@ -32,7 +32,7 @@ def structured(result: Message) -> Message:
 
 def not_of(token: str, result: Message) -> str:
     """Whether a success is that of another call."""
-    if token and not result.get("isError"):
+    if token and not result.get("isError") and text_of(result) != token:
         found = structured(result)
         if token not in (found if isinstance(found, list) else [found.get("token")]):
             return "the answer to another call"
