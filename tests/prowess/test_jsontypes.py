@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 
-from prowess.jsontypes import copied, encodable, json_bytes
+from prowess.jsontypes import copied, encodable, json_bytes, uncollected
 
 
 def test_a_copy_shares_no_container_with_its_original():
@@ -25,3 +26,13 @@ def test_json_with_a_lone_surrogate_is_read_as_the_same_data():
     data = {"half \ud83d": "\\\udc00 é"}
     assert data == json.loads(json_bytes(data))
     assert "é".encode() in json_bytes(data)
+
+
+def test_data_can_be_read_without_collections():
+    """Where they are off already, they stay off."""
+    with uncollected():
+        assert not gc.isenabled()
+        with uncollected():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()

@@ -642,6 +642,11 @@ def test_the_last_of_equal_names_counts(function: Any, text: str, tmp_path: Path
     runtime.close()
 
 
+def test_large_text_is_read_like_small_text(runtime: Runtime) -> None:
+    text = b'{"a": [' + b",".join([b'{"x": 1, "y": "z"}'] * 20_000) + b"]}"
+    assert 20_000 == len(_reader(_records, runtime).from_json(JsonText(text))["a"])
+
+
 @pytest.mark.parametrize("function", [_plain, _records, _by_position, _open])
 def test_ordinary_text_is_never_parsed_twice(function: Any, runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     """It goes to the validator as it came."""

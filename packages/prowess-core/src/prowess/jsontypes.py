@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Final, TypeAlias, cast
 
-__all__ = ["Json", "JsonObject", "Schema", "copied", "encodable", "json_bytes", "new_object"]
+__all__ = ["Json", "JsonObject", "Schema", "copied", "encodable", "json_bytes", "new_object", "uncollected"]
 
 Json: TypeAlias = "bool | int | float | str | list[Any] | dict[str, Any] | None"
 JsonObject: TypeAlias = "dict[str, Any]"
@@ -28,6 +30,22 @@ def copied(data: Any) -> Any:
     if isinstance(data, list):
         return [copied(item) for item in cast("list[Any]", data)]
     return data
+
+
+@contextlib.contextmanager
+def uncollected() -> Generator[None]:
+    """Read data without garbage collections.
+
+    Reading makes many objects and no garbage, and each collection looks through all of them, which takes most of the time.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 # A Python text may hold lone surrogates (from an escape in JSON, or from a file name), which UTF-8 cannot hold.

@@ -19,7 +19,7 @@ from pydantic_core import from_json, to_json, to_jsonable_python
 from prowess.calls.jsontext import decode_object, decode_texts
 from prowess.errors import InputError
 from prowess.frozen import frozen
-from prowess.jsontypes import Json, Schema, encodable
+from prowess.jsontypes import Json, Schema, encodable, uncollected
 from prowess.profiles.profile import decode_arguments
 from prowess.schemas.adapters import Adapter
 from prowess.schemas.explicit import validate as validate_explicit
@@ -29,6 +29,8 @@ __all__ = ["ArgumentReader", "JsonText", "changeable", "copies", "positional"]
 
 K = TypeVar("K")
 _Read: TypeAlias = "Callable[[dict[str, Any]], dict[str, Any]]"
+_LARGE = 256 * 1024
+"""Bytes from which arguments are read without garbage collections."""
 _MOST_UNKNOWN = 1000
 """Unknown names of one call that are looked at."""
 _MOST_ERRORS = 10_000
@@ -102,7 +104,11 @@ class ArgumentReader:
         if self.explicit or self.adapter.repeats_matter or (self.open and (self.injected or self.renamed)):
             return None
         try:
-            values = self.adapter.read_json(text)
+            if len(text) < _LARGE:
+                values = self.adapter.read_json(text)
+            else:
+                with uncollected():
+                    values = self.adapter.read_json(text)
         except ValidationError:
             return None
         return self._with_gaps(values) if self.gaps else values

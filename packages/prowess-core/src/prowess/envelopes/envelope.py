@@ -28,7 +28,7 @@ from prowess.contracts.catalog import Catalog
 from prowess.contracts.contract import Contract
 from prowess.errors import ProwessError, TooMuchWork, shortened
 from prowess.frozen import frozen
-from prowess.jsontypes import Json, JsonObject
+from prowess.jsontypes import Json, JsonObject, uncollected
 from prowess.settings.credentials import Caller, Credentials, Refused
 from prowess.settings.settings import Settings
 
@@ -172,7 +172,8 @@ def _parsed(request: bytes | str | Mapping[str, Any]) -> JsonObject:
     try:
         text = request if isinstance(request, (bytes, str)) else json.dumps(dict(request), ensure_ascii=False)
         text = text.decode("utf-8-sig") if isinstance(text, bytes) else text
-        message: Any = json.loads(text, parse_constant=_no_constant, parse_int=_whole)
+        with uncollected():
+            message: Any = json.loads(text, parse_constant=_no_constant, parse_int=_whole)
         # Escapes can contain lone surrogates, and 1e999 becomes infinite: neither could be sent on.
         json.dumps(message, ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:

@@ -14,6 +14,7 @@ from importlib import resources
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
+from prowess.jsontypes import uncollected
 from prowess.settings.credentials import Refused
 from prowess_host.http.access import client_of
 from prowess_host.http.binding import RefusedRequest, refused_form
@@ -83,7 +84,8 @@ class Api:
 
     async def _call_with(self, exchange: Exchange, body: bytes, caller: Caller) -> None:
         try:
-            payload: Any = json.loads(body)
+            with uncollected():
+                payload: Any = json.loads(body)
         except (ValueError, RecursionError):
             exchange.refuse(RefusedRequest(400, RpcError.parse_error("the body is not JSON")))
             return
@@ -157,7 +159,8 @@ class Api:
         """The response of the host that has the handle; `None` if no other host has it, or that host is gone."""
         try:
             text = request.decode("utf-8-sig")
-            message = json.loads(text)
+            with uncollected():
+                message = json.loads(text)
             handle = message["metadata"]["handle"]
             host = self._project.elsewhere(handle)
         except (KeyError, TypeError, ValueError, RecursionError):  # it is answered here

@@ -7,6 +7,7 @@ commands are copied as bytes, so they are never parsed or encoded here. If an ob
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from enum import Enum
 from math import isinf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeAlias, cast
 
+from prowess.jsontypes import uncollected
 from prowess_host.protocol.large import LARGE, read_large
 from prowess_host.protocol.lines import Oversized
 from prowess_host.protocol.numbers import OddNumber, number_problems, read_integer
@@ -123,6 +125,9 @@ def decode(line: bytes | Oversized) -> Message:
     """Read one line. Never raises: an invalid line becomes `Malformed`, with the id if that is certain."""
     if isinstance(line, Oversized):
         return Malformed(_or_absent(find_id_of_oversized(line)), RpcError.oversized(line.limit))
+    if len(line) >= LARGE and gc.isenabled():
+        with uncollected():
+            return decode(line)
     large = read_large(line, _parse) if len(line) >= LARGE else None
     if large is not None:
         return read_message(large.value, large.rest, large.arguments)
