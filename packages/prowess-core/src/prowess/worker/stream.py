@@ -226,9 +226,8 @@ class Stream:
                 return False
             self._begun.add(number)
         self._put(memoryview(encode_frame(Kind.BEGUN, number)), wait=True)
-        return number in self._begun and not self._is_overdue(
-            number
-        )  # it may have waited long for a host that reads slowly
+        # It may have waited long for a host that reads slowly.
+        return number in self._begun and not self._is_overdue(number)
 
     def _is_overdue(self, number: int) -> bool:
         """Whether the time of a call is up. Its CANCEL may still be on the way."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import sys
-import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from functools import partial
-from typing import IO, Any, Final, TypeVar
+from typing import IO, Any, Final
 
 import click
 
@@ -21,11 +19,11 @@ from prowess_host.cli.options import ProjectOptions, project_options
 from prowess_host.cli.projects import opened
 from prowess_host.cli.terminal import complain
 from prowess_host.stderr import complaints
+from prowess_host.threads import in_own_thread
 
 __all__ = ["command"]
 
 _SUCCEEDED: Final = ("success", "accepted")
-_T = TypeVar("_T")
 
 
 @click.command("invoke")
@@ -57,7 +55,7 @@ async def _invoke(where: ProjectOptions, jobs: int) -> int:
             complain("waiting for requests on stdin, one per line (Ctrl-D ends it)")
         async for response in _in_order(requests, jobs, partial(invoke, project)):
             succeeded = succeeded and response["status"]["code"] in _SUCCEEDED
-            await _aside(partial(print, json.dumps(response, ensure_ascii=False), file=out, flush=True))
+            await in_own_thread(_write, response, out)
         await finish(project)
     return DONE if succeeded else FAILED
 
@@ -72,7 +70,7 @@ async def _in_order(requests: Iterator[bytes], jobs: int, serve: Any) -> AsyncGe
     is_over = False
     while running or not is_over:
         if reading is None and not is_over and len(running) < jobs:
-            reading = asyncio.ensure_future(_aside(partial(next, requests, None)))
+            reading = asyncio.ensure_future(in_own_thread(next, requests, None))
         awaited = [task for task in (reading, next(iter(running), None)) if task is not None]
         await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
         if reading is not None and reading.done():
@@ -85,28 +83,11 @@ async def _in_order(requests: Iterator[bytes], jobs: int, serve: Any) -> AsyncGe
             yield running.popleft().result()
 
 
-async def _aside(work: Callable[[], _T]) -> _T:
-    """The result of reading or writing, which may take for ever: calls go on, and end, meanwhile.
+# Reading and writing may take for ever: calls go on, and end, meanwhile, and nothing waits for the threads when Ctrl-C comes.
 
-    Nothing waits for its thread, so that Ctrl-C ends the program.
-    """
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[_T] = loop.create_future()
 
-    def tell(settle: Callable[[], None]) -> None:
-        if not done.done():
-            settle()
-
-    def run() -> None:
-        try:
-            settle = partial(done.set_result, work())
-        except Exception as error:  # noqa: BLE001 - raised where it is awaited
-            settle = partial(done.set_exception, error)
-        with contextlib.suppress(RuntimeError):  # the program is ending
-            loop.call_soon_threadsafe(tell, settle)
-
-    threading.Thread(target=run, daemon=True).start()
-    return await done
+def _write(response: Any, out: IO[str]) -> None:
+    print(json.dumps(response, ensure_ascii=False), file=out, flush=True)
 
 
 def _requests(source: IO[bytes]) -> Iterator[bytes]:
