@@ -48,6 +48,16 @@ SKILL = """
             os._exit(0)
         os.execve(sys.executable, [sys.executable, "-S", "-c", WAITING, folder], os.environ if env is None else env)
 
+    def daemon_in_steps(folder):
+        if os.fork():
+            return
+        if os.fork():
+            while not os.path.exists(os.path.join(folder, "..", "go")):
+                time.sleep(0.01)
+            os._exit(0)
+        os.setsid()
+        os.execve(sys.executable, [sys.executable, "-S", "-c", WAITING, folder], {})
+
     def escape(ways, folder):
         for how in ways.split(", "):
             escape_by(how, folder)
@@ -70,6 +80,8 @@ SKILL = """
             daemon(folder)
         elif how == "bare daemon":
             daemon(folder, {})
+        elif how == "bare daemon in steps":
+            daemon_in_steps(folder)
         elif how == "all":
             start(folder, start_new_session=True)
             daemon(folder)
@@ -121,6 +133,10 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (OSError, IndexError):
         return False
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def wait_for_end(pids: Iterable[int]) -> None:
@@ -200,6 +216,24 @@ async def test_a_cancelled_call_ends_with_all_it_started(tmp_path: Path, runaway
         host.cancel(answer)
         await runaways.gone()
         assert int(await host.text("t_say")) not in runaways.pids()
+
+
+async def test_an_orphan_does_not_come_from_a_worker_that_is_younger(tmp_path: Path, runaways: Runaways):
+    """It has no mark, and lost its parent only when the other worker was there."""
+    project = make(tmp_path)
+    async with hosted(project, forked="host") as host:
+        answer = host.start_call("t_block", how="bare daemon in steps", folder=str(runaways.folder))
+        await runaways.started(2)
+        skill = project / "skills/t.py"
+        skill.write_text(skill.read_text() + "# changed\n")
+        with fail_after(PATIENCE):
+            while int(other := await host.text("t_say")) in runaways.pids():
+                pass
+        (tmp_path / "go").touch()
+        await until(lambda: all(parent(pid) == host.pid for pid in runaways.pids()), PATIENCE)
+        host.cancel(answer)
+        await runaways.gone()
+        assert other == await host.text("t_say")
 
 
 @pytest.mark.parametrize("how", COUNTS)

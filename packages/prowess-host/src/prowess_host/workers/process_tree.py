@@ -95,10 +95,10 @@ _lock: Final = threading.RLock()
 """Held while a process is started, so that no thread takes the new child for an orphan."""
 _started: Final[set[int]] = set()
 """The children that this process has started and not yet reaped."""
-_marks: Final[set[str]] = set()
-"""The marks of the workers that have not ended."""
+_marks: Final[dict[str, int]] = {}
+"""The marks of the workers that have not ended, and when each was started."""
 _suspects: Final[dict[int, frozenset[str]]] = {}
-"""For each adopted child, the marks of the workers that ran when it was first seen, one of which it comes from."""
+"""For each adopted child, the marks of the workers that it may come from: they are older, and had not ended before it was seen."""
 _wants_orphans = False
 """Whether adopting begins when the first process is started."""
 _adopts = False
@@ -137,12 +137,10 @@ def spawn(command: Sequence[str], mark: str = "", **options: Any) -> subprocess.
     with _lock:
         if _wants_orphans:
             _begin_to_adopt()
-        if mark:
-            _adopted()  # notes the existing ones, which do not come from the new worker
         process = subprocess.Popen[bytes](command, **options)
         _started.add(process.pid)
         if mark:
-            _marks.add(mark)
+            _marks[mark] = _start_time(process.pid) if _adopts else 0
         return process
 
 
@@ -150,7 +148,7 @@ def forget(process: subprocess.Popen[bytes], mark: str = "") -> None:
     """Forget a reaped process, whose id may be used again."""
     with _lock:
         _started.discard(process.pid)
-        _marks.discard(mark)
+        _marks.pop(mark, None)
 
 
 def spawn_guard(mark: str) -> tuple[subprocess.Popen[bytes], int]:
@@ -251,6 +249,15 @@ def _marked(mark: str) -> list[int]:
     return [int(name) for name in names if name.isdigit() and variable in _environment(int(name))]
 
 
+def _start_time(pid: int) -> int:
+    """When a process was started, in ticks of the kernel; 0 if that is hidden or the process has ended."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - as in `_environment`
+            return int(file.read().rpartition(b")")[2].split()[19])
+    except OSError:
+        return 0
+
+
 def _adopted() -> set[int]:
     """The children that this process has adopted."""
     if not _adopts:
@@ -258,7 +265,8 @@ def _adopted() -> set[int]:
     with _lock:
         found = set(_children(os.getpid())) - _started
         for pid in found - _suspects.keys():
-            _suspects[pid] = frozenset(_marks)
+            started = _start_time(pid)
+            _suspects[pid] = frozenset(mark for mark, earlier in _marks.items() if not started or earlier <= started)
         return found
 
 
@@ -270,7 +278,7 @@ def _orphans(mark: str) -> list[int]:
     variable = mark.encode()
     with _lock:
         adopted = _adopted()
-        others = _marks - {mark}
+        others = _marks.keys() - {mark}
         return [pid for pid in adopted if not _suspects[pid] & others or variable in _environment(pid)]
 
 
