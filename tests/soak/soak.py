@@ -167,6 +167,8 @@ class Soak:
             mix = Mix(client, self._project, self._derived(), width=width, pause=pause, harm=self._harm)
             self._mixes.append(mix)
             await self._in_step(client)
+            # What a host imports with its first large message counts for what it has at rest.
+            await _call(client, "steady_measure", text="é" * 1_500_000)
         self._project.plant()
 
     async def _join(self, name: str, version: str, habits: Habits) -> Client:
@@ -480,9 +482,9 @@ async def _names(client: Client) -> list[str]:
     return [tool["name"] for tool in (await client.ask("tools/list"))["tools"]]
 
 
-async def _call(client: Client, name: str) -> dict[str, object]:
+async def _call(client: Client, name: str, **arguments: object) -> dict[str, object]:
     token = client.token()
-    return await client.ask("tools/call", name=name, arguments={"token": token})
+    return await client.ask("tools/call", name=name, arguments={"token": token, **arguments})
 
 
 async def _answers(client: Client, name: str) -> dict[str, object] | None:

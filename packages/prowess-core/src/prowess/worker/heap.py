@@ -15,8 +15,11 @@ from typing import Final
 
 __all__ = ["GARBAGE", "LARGE", "give_back_soon", "share_one_heap"]
 
-GARBAGE: Final = 10_000
-"""Objects between two garbage collections of a host. The objects of a request are freed by reference counting."""
+GARBAGE: Final = (5_000, 5, 5)
+"""The thresholds of the garbage collector in a host. The objects of a request are freed by reference counting, so collections
+are rare, and those of old objects even more so. With Python's factors of 10, what ended workers and old catalogs leave behind
+would stay for hours.
+"""
 LARGE: Final = 128 * 1024
 """Bytes of a large message, which glibc maps before it raises its threshold."""
 _QUIET: Final = 1.0

@@ -141,7 +141,7 @@ def _run(wire: Claim, settings: Settings, flags: JsonObject, ahead: Launched | N
         del modules["ssl"]
     gc.enable()
     gc.freeze()
-    gc.set_threshold(GARBAGE)
+    gc.set_threshold(*GARBAGE)
     # The runner is never closed, so that a thread that is stuck with a client cannot keep the process alive.
     return asyncio.Runner(loop_factory=new_loop).run(serve_stdio(wire, settings, VERSION, flags, os.environ, ahead))
 

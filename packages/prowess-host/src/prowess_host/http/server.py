@@ -269,7 +269,7 @@ async def serve_http(
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # hides messages about malformed requests
     gc.collect()
     gc.freeze()  # excludes the imported modules from garbage collections
-    gc.set_threshold(GARBAGE)
+    gc.set_threshold(*GARBAGE)
     project.start()
     project.warm_up()
     app.start()
