@@ -431,7 +431,10 @@ def exception_types(given: object, refuse: Refusal) -> tuple[type[Exception], ..
     checked: list[type[Exception]] = []
     for item in types:
         if not (isinstance(item, type) and issubclass(item, Exception)):
-            refuse(f"retry_on holds {item!r}, which must be an Exception class", "Name exception classes, like OSError")
+            refuse(
+                f"retry_on holds {item!r}, which must be an Exception class",
+                "Name exception classes, like OSError or (OSError, TimeoutError)",
+            )
         if issubclass(item, BaseExceptionGroup):
             refuse(
                 f"retry_on holds {item.__name__}, but Prowess retries on the exceptions inside a group",
