@@ -235,7 +235,7 @@ def check_function(function: object, location: Location, kind: str = TOOL) -> Ca
         method = cast("Any", function).__func__
         Refusal(method.__name__, location)(f"methods cannot be {noun}s", _AS_A_FUNCTION)
     if isinstance(function, str):
-        refuse = Refusal(function, location)
+        refuse = Refusal(function, location, kind)
         refuse("its name is given by position", f"Write {refuse.decorator}(name={function!r})")
     if not inspect.isfunction(function):
         what = "a class" if isinstance(function, type) else f"an instance of {type(function).__name__}"
