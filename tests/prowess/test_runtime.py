@@ -262,6 +262,7 @@ async def test_a_runtime_may_be_closed_twice(tmp_path: Path):
     """The second time does nothing."""
     async with Runtime.open(tmp_path) as runtime:
         await runtime.aclose()
+    assert "the runtime was closed before the call of a.b" in (await runtime.call("a.b")).text
 
 
 async def test_a_cancelled_owner_closes_everything(tmp_path: Path):

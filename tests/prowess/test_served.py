@@ -61,6 +61,13 @@ async def read(tmp_path: Path, give: Callable[[], Any], **options: Any) -> list[
 # Declaring
 
 
+def test_uri_may_be_given_by_its_name_and_a_name_only_so() -> None:
+    """Both are written by people who come from other frameworks."""
+    assert "<lambda>" == resource(uri="notes://today", name="today")(lambda: "").__name__
+    with pytest.raises(DeclarationError, match=r"its name is given by position\. Write prompt\(name='x'\)"):
+        prompt("x")  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
 def test_a_resource_has_a_uri():
     """Without one the decorator says how it is written."""
     with pytest.raises(DeclarationError, match=r'a resource needs a URI.*@resource\("notes://today"\)'):

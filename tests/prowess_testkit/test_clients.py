@@ -83,7 +83,7 @@ async def test_failure_of_a_command_is_a_payload(notes: Project, opened: Open, w
 async def test_unknown_tool_is_a_protocol_error(notes: Project, opened: Open, wire: str):
     """There is no result, so it is raised."""
     async with opened(notes, version=wire) as client:
-        with pytest.raises(ProtocolError, match=r"Unknown tool: notes\.ad.*\(-32602\)") as caught:
+        with pytest.raises(ProtocolError, match=r"Unknown tool: notes\.ad; did you mean \"notes.*\(-32602\)") as caught:
             await client.call("notes.ad")
 
     assert -32602 == caught.value.code

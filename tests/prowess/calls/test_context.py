@@ -20,6 +20,7 @@ from typing_extensions import TypedDict
 
 from prowess import Context, Runtime, skill_command
 from prowess.calls.channel import Channel, Questions
+from prowess.calls.questions import question_of
 from prowess.errors import AskError
 from prowess.injection import scopes
 
@@ -580,6 +581,13 @@ async def test_every_question_needs_its_own_key(tmp_path: Path, mode: str):
         outcome = await call(runtime, asking, channel=Person(q=accepted(value=True)).channel(mode))
     assert "failed" == outcome.kind
     assert "asked 'q' twice in one call; give every question its own key" in outcome.text
+
+
+@pytest.mark.parametrize("question", ["Sure?", ("Sure?",), (bool, None)])
+def test_question_without_a_message_says_how_to_ask(question: Any):
+    """The key is easily forgotten: `ctx.ask("Sure?", bool)`."""
+    with pytest.raises(AskError, match=r"'q' has no message; write .* ctx\.ask\('name', 'Your name\?', str\)"):
+        question_of("q", question)
 
 
 @MODES

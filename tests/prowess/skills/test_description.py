@@ -138,6 +138,18 @@ async def test_merging_keeps_what_is_still_there(root: Path) -> None:
     assert whole.catalog((), root) == (await described(root)).catalog((), root)
 
 
+async def test_merging_forgets_how_a_file_was_that_cannot_be_read(root: Path) -> None:
+    """Otherwise, its failure would outlast a `chmod`: the file looks as it did before."""
+    older = await described(root)
+    file = f"{root}/skills/one.py"
+    seen = {path: each for path, each in older.sightings.items() if path != file}
+    newer = replace(older, skills={}, names=("two", "broken"), sightings=seen)
+    whole = merged(older, newer)
+    assert file in older.sightings
+    assert file in whole.candidates
+    assert file not in whole.sightings
+
+
 async def test_clients_see_a_command_as_its_profile_shows_it(root: Path) -> None:
     """Also where the profile is one that only workers know; what a profile cannot show is a failure."""
     write(

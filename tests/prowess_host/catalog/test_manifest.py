@@ -154,10 +154,11 @@ def test_shape_is_made_of_what_shapes_a_catalog() -> None:
     different = [
         shape_of(replace(own, names="dotted"), "python"),
         shape_of(replace(own, wire_names={"a.b": "c"}), "python"),
+        shape_of(replace(own, inject=replace(own.inject, container="shop:Container")), "python"),
         shape_of(own, "other"),
         shape_of(own, "python", "elsewhere"),
     ]
-    assert 5 == len({shape_of(own, "python"), *different})
+    assert 6 == len({shape_of(own, "python"), *different})
 
 
 def test_manifest_is_read_as_it_was_written(root: Path) -> None:

@@ -278,6 +278,13 @@ def test_unknown_command_says_what_to_type(
     assert f"prowess: Unknown command: {name}{advice}\n" == capsys.readouterr().err
 
 
+def test_misspelt_option_before_the_command_is_no_command(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert 2 == run(["call", "--in-proces", "t.order"])
+    err = capsys.readouterr().err
+    assert "No such option '--in-proces'" in err
+    assert "'--in-process'" in err
+
+
 def test_help_of_a_command_shows_its_parameters(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """And the help of `call` is its own."""
     assert 0 == run(["call", "t.many", "--help"])

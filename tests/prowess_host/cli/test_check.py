@@ -163,6 +163,7 @@ def test_broken_skill_fails(project: Path, capsys: pytest.CaptureFixture[str]) -
     told = capsys.readouterr().out
     assert "breaks  the command is gone" in told
     assert "1 could not be loaded:" in told
+    assert "; 1 could not be loaded; 0 errors, 0 warnings; " in told
 
 
 def test_catalog_of_another_place(

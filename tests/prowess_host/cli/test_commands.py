@@ -277,6 +277,12 @@ def test_call_of_a_command_that_ends_its_process_is_answered(project: Path) -> N
     assert "exit code 9" in told
 
 
+def test_agent_without_an_engine_is_told_the_option(project: Path) -> None:
+    code, _, told = prowess(project, "agent")
+    assert 2 == code
+    assert "add --join nats://HOST:4222, or set cluster.url" in told
+
+
 @pytest.mark.parametrize(
     ("missing", "words", "code"),
     [

@@ -65,3 +65,21 @@ async def test_skills_that_cannot_be_loaded_at_all_are_an_error(root: Path) -> N
     told = [finding for finding in await found(root) if finding.level == "error"]
 
     assert {"python", "skills"} == {finding.area for finding in told}
+
+
+async def test_setting_that_names_nothing_is_a_warning(root: Path) -> None:
+    """It would hide or limit nothing."""
+    (root / "skills/notes.py").write_text("from prowess import skill_command\n@skill_command\ndef read() -> int: ...\n")
+    (root / "prowess.toml").write_text(
+        "env_file = 'gone.env'\nhide = ['*.raed', '!notes.*']\nwire_names = {'note.read' = 'x'}\nrun_on = {'*' = ''}\n"
+        "[sandbox]\nNotes = false\nnotse = {}\n"
+    )
+
+    told = [finding.message for finding in await found(root) if finding.level == "warning" and finding.area != "limits"]
+
+    assert [
+        "the file gone.env, which the setting env_file names, does not exist",
+        "the setting hide names '*.raed', and there is no such command",
+        "the setting wire_names names 'note.read', and there is no such command; did you mean \"notes.read\"?",
+        '[sandbox.notse] limits no skill: there is none of this name; did you mean "notes"?',
+    ] == told

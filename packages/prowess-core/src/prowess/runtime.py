@@ -284,7 +284,8 @@ class Runtime:
     async def _unknown(self, command: str) -> Outcome:
         catalog: Catalog = await self._in_thread(self._library.catalog)
         unknown = UnknownCommand(command, [contract.id for contract in catalog], catalog.reasons(command))
-        result = text_result(str(unknown), is_error=True)
+        late = f"the runtime was closed before the call of {command}; call inside of `async with Runtime.open(...)`"
+        result = text_result(late if self.closed else str(unknown), is_error=True)
         return Outcome(command, "unknown", result, profiles=self._services.profiles)
 
     async def _in_thread(self, function: Callable[[], Any]) -> Any:

@@ -23,7 +23,6 @@ R = TypeVar("R")
 @overload
 def resource(
     uri: str,
-    /,
     *,
     name: str | None = None,
     description: str | None = None,
@@ -45,8 +44,8 @@ def resource(
     meta: Mapping[str, Any] | None = None,
 ) -> Decorator: ...
 @overload
-def resource(uri: str, /, **unknown: Any) -> Decorator: ...
-def resource(uri: str, /, **options: Any) -> Any:
+def resource(uri: str, **unknown: Any) -> Decorator: ...
+def resource(uri: str, **options: Any) -> Any:
     """Turn a function into a resource: `@resource("notes://today")`, or `@resource("notes://{id}")` for many.
 
     The variables of the URI are the parameters of the function: `{id}` is one segment, `{+path}` is several, and

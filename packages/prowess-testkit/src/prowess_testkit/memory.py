@@ -141,7 +141,8 @@ class MemoryClient(Client):
             channel.background = functools.partial(self._go_into_background, channel)
         outcome = await runtime.call(command, json.loads(json.dumps(arguments)), channel=channel)
         if outcome.kind == "unknown":
-            raise _protocol_error(RpcError.unknown_tool(command))
+            why = outcome.text.removeprefix(f"Unknown command: {command}")
+            raise _protocol_error(RpcError.unknown_tool(command, why))
         if outcome.kind == "input_required":
             self._kinds |= {key: kind_of(asked) for key, asked in outcome.questions.items()}
             try:

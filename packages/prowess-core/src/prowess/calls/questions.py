@@ -200,6 +200,11 @@ class Roots(Question):
 def question_of(key: str, question: Question | tuple[str, AnswerType]) -> Question:
     """Make a question object: a message with a schema or type becomes a form."""
     if not isinstance(question, Question):
+        if not (isinstance(question, tuple) and len(question) == 2 and isinstance(question[0], str)):  # pyright: ignore[reportUnnecessaryIsInstance,reportUnnecessaryComparison] - an author may write anything
+            raise AskError(
+                f"the question {key!r} has no message; write a key, a message and a type, as in "
+                "ctx.ask('name', 'Your name?', str)"
+            )
         return Form(key, *question)
     if isinstance(question, Page):
         parts = urlsplit(question.url)

@@ -235,7 +235,7 @@ def check_function(function: object, location: Location, kind: str = TOOL) -> Ca
         method = cast("Any", function).__func__
         Refusal(method.__name__, location)(f"methods cannot be {noun}s", _AS_A_FUNCTION)
     if isinstance(function, str):
-        refuse = Refusal(function, location)
+        refuse = Refusal(function, location, kind)
         refuse("its name is given by position", f"Write {refuse.decorator}(name={function!r})")
     if not inspect.isfunction(function):
         what = "a class" if isinstance(function, type) else f"an instance of {type(function).__name__}"
@@ -431,7 +431,10 @@ def exception_types(given: object, refuse: Refusal) -> tuple[type[Exception], ..
     checked: list[type[Exception]] = []
     for item in types:
         if not (isinstance(item, type) and issubclass(item, Exception)):
-            refuse(f"retry_on holds {item!r}, which must be an Exception class", "Name exception classes, like OSError")
+            refuse(
+                f"retry_on holds {item!r}, which must be an Exception class",
+                "Name exception classes, like OSError or (OSError, TimeoutError)",
+            )
         if issubclass(item, BaseExceptionGroup):
             refuse(
                 f"retry_on holds {item.__name__}, but Prowess retries on the exceptions inside a group",

@@ -196,7 +196,7 @@ def merged(older: Description, newer: Description) -> Description:
     skills = {name: facts for name, facts in older.skills.items() if name in newer.names} | dict(newer.skills)
     needed = {path for facts in skills.values() for path in facts.files} | set(newer.candidates)
     carried = {path for name in skills.keys() - newer.skills.keys() for path in skills[name].files}
-    then = {path: seen for path, seen in older.sightings.items() if path in carried or path not in newer.sightings}
+    then = {path: seen for path, seen in older.sightings.items() if path in carried}
     sightings = {path: seen for path, seen in {**newer.sightings, **then}.items() if path in needed}
     # If everything was described again, only the current imports count.
     dropped = older.sightings.keys() - needed if skills.keys() - newer.skills.keys() else older.imported.keys()

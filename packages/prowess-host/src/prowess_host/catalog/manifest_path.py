@@ -34,6 +34,7 @@ def shape_of(own: OwnSettings, python: str, path: str = "") -> str:
     """A digest of the settings that shape a catalog, with the `PYTHONPATH`. It contains no secrets."""
     shaping = [own.skills, own.names, own.profile, own.describe_results, dict(own.wire_names), python, path]
     shaping += [own.sandbox] if own.sandbox else []
+    shaping += [own.inject.container] if own.inject.container else []
     return hashlib.sha256(json.dumps(shaping, sort_keys=True, default=str).encode()).hexdigest()
 
 

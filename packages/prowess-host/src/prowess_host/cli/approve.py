@@ -11,6 +11,7 @@ from prowess.errors import ProwessError
 from prowess_host.cli.exit_codes import DONE
 from prowess_host.cli.options import ProjectOptions, project_options
 from prowess_host.cli.projects import opened
+from prowess_host.cli.terminal import plural
 
 __all__ = ["command"]
 
@@ -53,7 +54,7 @@ def command(where: ProjectOptions, *, key: Path | None, new_key: Path | None) ->
     lines = approved.read_text("utf-8").splitlines() if approved.exists() else []
     kept = [line for line in lines if line.startswith(f"{digest} ")]
     approved.write_text("\n".join([*kept, f"{digest} {code.sign(digest, private)}", ""]), encoding="utf-8")
-    print(f"{approved}: {files} files approved, with the digest {digest[:12]}")
+    print(f"{approved}: {plural(files, 'file')} approved, with the digest {digest[:12]}")
     return DONE
 
 

@@ -94,6 +94,9 @@ def command(ctx: click.Context, where: ProjectOptions, name: str | None, *, help
             print(ctx.get_help())
             return DONE
         raise click.UsageError("Missing argument 'COMMAND'. `prowess list` shows the commands.", ctx)
+    if name.startswith("-"):  # unknown options after the command are its parameters
+        options_of_call = [name for parameter in ctx.command.params for name in parameter.opts]
+        raise click.NoSuchOption(name, possibilities=options_of_call, ctx=ctx)
     if helps:
         from prowess_host.cli.show import show_usage
 

@@ -242,6 +242,8 @@ def _summary(report: _Report, style: Style) -> list[str]:
     breaking, differences = len(report.breaking), len(report.differences or ())
     compared = f"{breaking} breaking and {differences - breaking} compatible" if differences else "no"
     parts = [] if report.differences is None else [f"{compared} differences from {report.shown_file}"]
+    failures = len(report.loaded.catalog.failures)
+    parts += [f"{failures} could not be loaded"] if failures else []
     parts += [f"{plural(report.count('error'), 'error')}, {plural(report.count('warning'), 'warning')}"]
     limit = f" of {report.budget:,}" if report.budget else ""
     commands = plural(len(report.loaded.catalog), "command")

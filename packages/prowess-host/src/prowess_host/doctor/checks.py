@@ -6,6 +6,7 @@ Values are shown only for Prowess's own settings: others may be secrets.
 from __future__ import annotations
 
 import asyncio
+import fnmatch
 import os
 import re
 import subprocess
@@ -17,11 +18,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from prowess.contracts.catalog import Catalog
-from prowess.errors import ProwessError, extra_command, install_command
+from prowess.errors import ProwessError, did_you_mean, extra_command, install_command
 from prowess.settings.files import is_configured
 from prowess.settings.keys import PRIVATE, own_keys
 from prowess.settings.layers import PREFIX
-from prowess.settings.limits import Limits
+from prowess.settings.limits import Limits, normal_name
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
 from prowess.skills.discovery import survey
@@ -95,6 +96,8 @@ async def examine(checked: CheckedProject) -> AsyncIterator[Finding]:
             "see the message above, or the stderr of the host",
         )
     for finding in _skills(catalog, troubles) if catalog is not None else ():
+        yield finding
+    for finding in _names(settings, checked) if catalog is not None and not catalog.failures else ():
         yield finding
     async for finding in _clients(checked, catalog or Catalog()):
         yield finding
@@ -233,6 +236,14 @@ def _settings(settings: Settings, checked: CheckedProject) -> Iterator[Finding]:
         yield Finding("settings", "ok", f"{key}{value} ({_origin(key, settings, checked)})")
     for warning in settings.warnings:
         yield Finding("settings", "warning", warning, "rename or unset it, if it was meant for Prowess")
+    env_file = settings.own.env_file
+    if "env_file" in settings.keys() and env_file and not (checked.root / env_file).exists():  # noqa: SIM118 - as above
+        yield Finding(
+            "settings",
+            "warning",
+            f"the file {env_file}, which the setting env_file names, does not exist",
+            "make it, or correct the setting",
+        )
 
 
 def _origin(key: str, settings: Settings, checked: CheckedProject) -> str:
@@ -347,6 +358,26 @@ def _skills(catalog: Catalog, troubles: Iterable[Trouble]) -> Iterator[Finding]:
             "no commands",
             "write a function with @skill_command in skills/, or type prowess new NAME",
         )
+
+
+def _names(settings: Settings, checked: CheckedProject) -> Iterator[Finding]:
+    """Check the settings that name skills and commands: one with a misspelt name hides or limits nothing."""
+    paths, own = ConfigPaths.of(settings, checked.machine.environ), settings.own
+    known = KnownCatalog(paths, own)
+    known.remember()
+    contracts = [contract for facts in known.description.skills.values() for contract in facts.contracts]
+    ids = {contract.id for contract in contracts}
+    if not ids:
+        return
+    patterns = [*(("hide", each.removeprefix("!")) for each in own.hide), *(("run_on", each) for each in own.run_on)]
+    for key, name in [*patterns, *(("wire_names", each) for each in own.wire_names)]:
+        if not fnmatch.filter(ids, name):
+            text = f"the setting {key} names {name!r}, and there is no such command{did_you_mean(name, ids)}"
+            yield Finding("skills", "warning", text, "correct the name, or remove it")
+    skills = {contract.skill for contract in contracts} | {each.name for each in survey(paths.skills_dirs).sources}
+    for name in sorted(settings.sandbox.verdicts.keys() - set(map(normal_name, skills))):
+        text = f"[sandbox.{name}] limits no skill: there is none of this name{did_you_mean(name, skills)}"
+        yield Finding("skills", "warning", text, "correct the name, or remove the table")
 
 
 def _count(number: int, noun: str) -> str:
