@@ -103,6 +103,15 @@ async def test_every_problem_is_reported_at_once(runtime: Runtime):
     assert f"({len(outcome.problems)} problems)" in outcome.text
 
 
+async def test_a_default_that_needs_a_wrong_value_is_no_problem_of_its_own(runtime: Runtime):
+    """The caller corrects the value."""
+
+    def function(words: list[str], count: int = Field(default_factory=lambda given: len(given["words"]))) -> None: ...
+
+    outcome = await call(runtime, function, {"words": "x"})
+    assert ('words: expected an array, got "x"',) == outcome.problems
+
+
 async def test_injected_names_are_refused_beside_other_problems(runtime: Runtime):
     """Also by an open function, which would take any name."""
 

@@ -99,7 +99,8 @@ class Adapter:
             self._core = Rebuilder(lambda cls, name: _field_core(cls, name, known)).rebuild(core)
             self._validator = _validator(complete(self._core))
             self._serializer = SchemaSerializer(self._core, cast("Any", WIRE), _use_prebuilt=False)
-            self._scalar = None if "serialization" in self._core else _SCALARS.get(self._core["type"])
+            apart = "serialization" in self._core or is_described(self._core)
+            self._scalar = None if apart else _SCALARS.get(self._core["type"])
             """The type whose values are JSON already, such as `str`; else `None`."""
         except Exception as error:  # an author's own schema method may raise anything
             raise Unusable(_reason(error)) from error
@@ -506,15 +507,16 @@ def _copy(value: Any) -> Any:
 _UNEXPECTED: Final = "PydanticSerializationUnexpectedValue"
 _UNLIKE: Final = lazy_pattern(
     rf"{_UNEXPECTED}\(Expected `(?P<type>[^`]*)` - serialized value may not be as expected "
-    r"\[(?:field_name='(?P<field>[^']*)', )?input_value=(?P<value>.*), input_type=(?P<kind>[^\]]*)\]\)"
+    r"\[(?:field_name='(?P<field>[^']*)', )?input_value=(?P<value>.*), input_type=(?P<kind>.*)\]\)"
 )
+_OTHER: Final = lazy_pattern(rf"{_UNEXPECTED}\((?P<reason>.*?)(?: - serialized value may not be as expected\.)?\)$")
 _NO_CHOICE: Final = lazy_pattern(rf"{_UNEXPECTED}\(Input should be (?P<wanted>.*)\)")
 
 
 def _reworded(line: str) -> str:
     """A pydantic warning about one value, in the form of our other problems."""
     line = _NO_CHOICE.sub(r"result: expected \g<wanted>", line)
-    return _UNLIKE.sub(_unlike, line)
+    return _OTHER.sub(r"result: \g<reason>", _UNLIKE.sub(_unlike, line))
 
 
 def _unlike(match: re.Match[str]) -> str:

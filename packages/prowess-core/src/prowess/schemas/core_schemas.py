@@ -8,6 +8,7 @@ class is trusted: the validators of a class are for raw input, and have already 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, cast
 
@@ -67,6 +68,16 @@ _ANYTHING: Final = frozenset({"any", "is-instance"})
 """Kinds of schemas that accept any content."""
 _WITH_KEYS: Final = frozenset({*_ANYTHING, *_CLASSES, "definition-ref", "dict"})
 """Kinds of schemas whose values may be written as objects."""
+_LIMITS: Final = {
+    "ge": "minimum",
+    "gt": "exclusiveMinimum",
+    "le": "maximum",
+    "lt": "exclusiveMaximum",
+    "multiple_of": "multipleOf",
+    "decimal_places": None,
+    "max_digits": None,
+}
+"""Limits that pydantic publishes under its own names, and the keywords of JSON Schema for them."""
 _OWN_TYPES: Final = ("builtins", "pydantic", "pydantic_core")
 """Modules whose functions do not belong to an author's class."""
 
@@ -124,6 +135,8 @@ class Rebuilder:
         elif kind == "tagged-union":
             sent = {form: rebuilt["choices"][tag] for form, tag in tags(rebuilt["choices"]).items()}
             rebuilt["choices"] = {**sent, **rebuilt["choices"]}
+        elif kind == "function-after":
+            rebuilt = _with_published_limits(rebuilt)
         elif kind == "function-plain" and _repeats_itself(rebuilt):
             rebuilt["serialization"] = core_schema.plain_serializer_function_ser_schema(
                 lambda value: value, return_schema=rebuilt["serialization"]["return_schema"]
@@ -183,6 +196,28 @@ def _named(name: str, field: dict[str, Any]) -> dict[str, Any]:
     if not any(len(path) == 1 for path in paths):
         paths = [*paths, [name]]
     return {**field, "validation_alias": paths}
+
+
+def _with_published_limits(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema whose limits have the names of JSON Schema. Pydantic writes `ge` for a limit of a whole union.
+
+    A limit of what a function of the author returns says nothing about what clients send or get.
+    """
+    facts = schema.get("metadata", {})
+    updates: dict[str, Any] = facts.get("pydantic_js_updates", {})
+    if updates.keys().isdisjoint(_LIMITS):
+        return schema
+    kept = {name: value for name, value in updates.items() if name not in _LIMITS}
+    converted = any("serialization" in part and not is_choice(part) for part in _parts(schema))
+    if not converted and not is_changed(schema["schema"]):
+        kept |= {_LIMITS[name]: value for name, value in updates.items() if _is_publishable(name, value)}
+    return {**schema, "metadata": {**facts, "pydantic_js_updates": kept}}
+
+
+def _is_publishable(name: str, limit: Any) -> bool:
+    """Whether a limit can stand in a schema: JSON has no dates and no infinity, and validators divide floats inexactly."""
+    exact = type(limit) is int or (type(limit) is float and math.isfinite(limit) and name != "multiple_of")
+    return exact and _LIMITS.get(name) is not None
 
 
 def _repeats_itself(schema: dict[str, Any]) -> bool:
@@ -458,6 +493,7 @@ def _has_own_description(schema: dict[str, Any]) -> bool:
 
 
 def _is_of_pydantic(function: Any) -> bool:
+    function = getattr(function, "func", function)  # limits of unions are partial functions
     return str(getattr(function, "__module__", "")).partition(".")[0] in _OWN_TYPES
 
 
