@@ -112,6 +112,24 @@ async def test_a_default_that_needs_a_wrong_value_is_no_problem_of_its_own(runti
     assert ('words: expected an array, got "x"',) == outcome.problems
 
 
+@pytest.mark.parametrize(
+    ("annotation", "sent"),
+    [
+        (Annotated[int | str, Field(ge=1)], "a"),
+        (Annotated[int | str, Field(min_length=1)], 5),
+        (Annotated[int | str, Field(pattern="^a")], 5),
+    ],
+)
+async def test_a_value_without_the_limit_of_its_union_is_refused(runtime: Runtime, annotation: Any, sent: Any):
+    """Pydantic raises a `TypeError` for it, like a broken validator."""
+
+    def function(x: Any) -> None: ...
+
+    function.__annotations__["x"] = annotation
+    outcome = await call(runtime, function, {"x": sent})
+    assert (f"x: expected a value that the declared limit applies to, got {json.dumps(sent)}",) == outcome.problems
+
+
 async def test_injected_names_are_refused_beside_other_problems(runtime: Runtime):
     """Also by an open function, which would take any name."""
 

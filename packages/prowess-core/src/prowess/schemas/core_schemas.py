@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
 from typing import Any, Final, cast
 
 from pydantic.functional_validators import PlainValidator
@@ -135,8 +136,9 @@ class Rebuilder:
         elif kind == "tagged-union":
             sent = {form: rebuilt["choices"][tag] for form, tag in tags(rebuilt["choices"]).items()}
             rebuilt["choices"] = {**sent, **rebuilt["choices"]}
-        elif kind == "function-after":
-            rebuilt = _with_published_limits(rebuilt)
+        elif _is_limit(rebuilt):
+            function = {**rebuilt["function"], "function": _comparing(rebuilt["function"]["function"])}
+            rebuilt = _with_published_limits({**rebuilt, "function": function})
         elif kind == "function-plain" and _repeats_itself(rebuilt):
             rebuilt["serialization"] = core_schema.plain_serializer_function_ser_schema(
                 lambda value: value, return_schema=rebuilt["serialization"]["return_schema"]
@@ -196,6 +198,30 @@ def _named(name: str, field: dict[str, Any]) -> dict[str, Any]:
     if not any(len(path) == 1 for path in paths):
         paths = [*paths, [name]]
     return {**field, "validation_alias": paths}
+
+
+def _is_limit(schema: dict[str, Any]) -> bool:
+    """Whether a function of pydantic checks a limit of a type that has no such limit itself, such as a union."""
+    if schema["type"] not in ("function-after", "function-wrap") or not _runs_function(schema):
+        return False
+    module = "_validators" if schema["type"] == "function-after" else "_known_annotated_metadata"
+    function: Any = schema["function"]["function"]
+    return getattr(getattr(function, "func", function), "__module__", "") == f"pydantic._internal.{module}"
+
+
+def _comparing(check: Callable[..., Any]) -> Callable[..., Any]:
+    """A limit that refuses values of types without it, for which pydantic raises `TypeError`."""
+
+    @wraps(getattr(check, "func", check))
+    def compare(value: Any, *more: Any) -> Any:
+        try:
+            return check(value, *more)
+        except TypeError as error:
+            raise PydanticCustomError(
+                "limit_type", "Input should be a value that the declared limit applies to"
+            ) from error
+
+    return compare
 
 
 def _with_published_limits(schema: dict[str, Any]) -> dict[str, Any]:
@@ -493,7 +519,6 @@ def _has_own_description(schema: dict[str, Any]) -> bool:
 
 
 def _is_of_pydantic(function: Any) -> bool:
-    function = getattr(function, "func", function)  # limits of unions are partial functions
     return str(getattr(function, "__module__", "")).partition(".")[0] in _OWN_TYPES
 
 

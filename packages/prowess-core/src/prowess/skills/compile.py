@@ -502,7 +502,8 @@ class _Compiler:
 
     def _record(self, fields: list[_Field], extra: Any = MISSING) -> Adapter:
         for field in fields:
-            if isinstance(field.annotation, _ORDERED):
+            kind = cast("object", field.annotation)
+            if isinstance(kind, _ORDERED):
                 raise Unusable(f"{field.annotation!r} is not a type")
         typed = {
             field.name: field.annotation if field.required else typing_extensions.NotRequired[field.annotation]
