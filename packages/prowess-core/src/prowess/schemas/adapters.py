@@ -61,7 +61,10 @@ from prowess.schemas.unions import loosen_overlapping, require_tags
 
 __all__ = ["Adapter", "Misfit", "Unusable", "as_default", "record", "to_text"]
 
-_CHANGING: Final = ("_past", "_future", "path_exists", "path_not_directory", "path_not_file")
+_CHANGING: Final = (
+    *("_past", "_future", "parent_does_not_exist", "path_exists", "path_not_directory", "path_not_file"),
+    *("path_not_socket", "path_unusable"),
+)
 """Ends of error types that depend on the current time or the disk."""
 _DECLARING: Final = frozenset(
     {"dataclass", "dataclass-args", "default", "definitions", "model", "model-fields", "typed-dict"}

@@ -79,6 +79,11 @@ _LIMITS: Final = {
     "max_digits": None,
 }
 """Limits that pydantic publishes under its own names, and the keywords of JSON Schema for them."""
+_CHECKING: Final = {
+    "function-after": ("pydantic._internal._validators.", "pydantic.types.PathType."),
+    "function-wrap": ("pydantic._internal._known_annotated_metadata.",),
+}
+"""How the names of functions begin that check values, by the kind of their schemas."""
 _OWN_TYPES: Final = ("builtins", "pydantic", "pydantic_core")
 """Modules whose functions do not belong to an author's class."""
 
@@ -136,8 +141,8 @@ class Rebuilder:
         elif kind == "tagged-union":
             sent = {form: rebuilt["choices"][tag] for form, tag in tags(rebuilt["choices"]).items()}
             rebuilt["choices"] = {**sent, **rebuilt["choices"]}
-        elif _is_limit(rebuilt):
-            function = {**rebuilt["function"], "function": _comparing(rebuilt["function"]["function"])}
+        elif _is_check(rebuilt):
+            function = {**rebuilt["function"], "function": _refusing(rebuilt["function"]["function"])}
             rebuilt = _with_published_limits({**rebuilt, "function": function})
         elif kind == "function-plain" and _repeats_itself(rebuilt):
             rebuilt["serialization"] = core_schema.plain_serializer_function_ser_schema(
@@ -200,28 +205,31 @@ def _named(name: str, field: dict[str, Any]) -> dict[str, Any]:
     return {**field, "validation_alias": paths}
 
 
-def _is_limit(schema: dict[str, Any]) -> bool:
-    """Whether a function of pydantic checks a limit of a type that has no such limit itself, such as a union."""
-    if schema["type"] not in ("function-after", "function-wrap") or not _runs_function(schema):
+def _is_check(schema: dict[str, Any]) -> bool:
+    """Whether a function of pydantic checks a path, or a limit of a type that has no such limit itself, such as a union."""
+    if schema["type"] not in _CHECKING or not _runs_function(schema):
         return False
-    module = "_validators" if schema["type"] == "function-after" else "_known_annotated_metadata"
     function: Any = schema["function"]["function"]
-    return getattr(getattr(function, "func", function), "__module__", "") == f"pydantic._internal.{module}"
+    function = getattr(function, "func", function)
+    name = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '')}"
+    return name.startswith(_CHECKING[schema["type"]])
 
 
-def _comparing(check: Callable[..., Any]) -> Callable[..., Any]:
-    """A limit that refuses values of types without it, for which pydantic raises `TypeError`."""
+def _refusing(check: Callable[..., Any]) -> Callable[..., Any]:
+    """A check that refuses a value where pydantic's raises other errors, like the broken validator of an author."""
 
     @wraps(getattr(check, "func", check))
-    def compare(value: Any, *more: Any) -> Any:
+    def refuse(value: Any, *more: Any) -> Any:
         try:
             return check(value, *more)
         except TypeError as error:
+            raise PydanticCustomError("limit", "Input should be a value that the declared limit applies to") from error
+        except OSError as error:
             raise PydanticCustomError(
-                "limit_type", "Input should be a value that the declared limit applies to"
+                "path_unusable", "Input should be a usable path ({reason})", {"reason": error.strerror}
             ) from error
 
-    return compare
+    return refuse
 
 
 def _with_published_limits(schema: dict[str, Any]) -> dict[str, Any]:

@@ -281,6 +281,7 @@ _PHRASES = {
         "a time without a timezone": "timezone_naive",
         "a time with a timezone": "timezone_aware",
         "a duration (ISO 8601, or a number of seconds)": "time_delta_type time_delta_parsing",
+        "a path": "path_type",
         "a URL": "url_type url_parsing url_syntax_violation",
         "a UUID": "uuid_type uuid_parsing",
         "a function": "callable_type",
