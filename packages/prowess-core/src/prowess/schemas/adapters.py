@@ -102,8 +102,8 @@ class Adapter:
             self._core = Rebuilder(lambda cls, name: _field_core(cls, name, known)).rebuild(core)
             self._validator = _validator(complete(self._core))
             self._serializer = SchemaSerializer(self._core, cast("Any", WIRE), _use_prebuilt=False)
-            apart = "serialization" in self._core or is_described(self._core)
-            self._scalar = None if apart else _SCALARS.get(self._core["type"])
+            scalar = _SCALARS.get(self._core["type"])
+            self._scalar = None if scalar and ("serialization" in self._core or is_described(self._core)) else scalar
             """The type whose values are JSON already, such as `str`; else `None`."""
         except Exception as error:  # an author's own schema method may raise anything
             raise Unusable(_reason(error)) from error
