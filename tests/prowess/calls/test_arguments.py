@@ -6,10 +6,12 @@ import asyncio
 import datetime as dt
 import decimal
 import enum
+import errno
 import itertools
 import json
 import logging
 import math
+import os
 import re
 import threading
 import uuid
@@ -31,6 +33,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    FilePath,
     PrivateAttr,
     SecretStr,
     StrictBool,
@@ -101,6 +104,38 @@ async def test_every_problem_is_reported_at_once(runtime: Runtime):
         assert line in problems, problems
     assert "pydantic.dev" not in outcome.text
     assert f"({len(outcome.problems)} problems)" in outcome.text
+
+
+async def test_a_default_that_needs_a_wrong_value_is_no_problem_of_its_own(runtime: Runtime):
+    """The caller corrects the value."""
+
+    def function(words: list[str], count: int = Field(default_factory=lambda given: len(given["words"]))) -> None: ...
+
+    outcome = await call(runtime, function, {"words": "x"})
+    assert ('words: expected an array, got "x"',) == outcome.problems
+
+
+_NO_LIMIT = "a value that the declared limit applies to"
+
+
+@pytest.mark.parametrize(
+    ("annotation", "sent", "expected"),
+    [
+        (Annotated[int | str, Field(ge=1)], "a", _NO_LIMIT),
+        (Annotated[int | str, Field(min_length=1)], 5, _NO_LIMIT),
+        (Annotated[int | str, Field(pattern="^a")], 5, _NO_LIMIT),
+        (FilePath, "a" * 5000, f"a usable path ({os.strerror(errno.ENAMETOOLONG)})"),
+        (FilePath, 5, "a path"),
+    ],
+)
+async def test_a_check_of_pydantic_that_raises_is_no_crash(runtime: Runtime, annotation: Any, sent: Any, expected: str):
+    """The caller sent a wrong value. A validator of the author that raises is another matter."""
+
+    def function(x: Any) -> None: ...
+
+    function.__annotations__["x"] = annotation
+    (problem,) = (await call(runtime, function, {"x": sent})).problems
+    assert problem.startswith(f"x: expected {expected}, got ")
 
 
 async def test_injected_names_are_refused_beside_other_problems(runtime: Runtime):

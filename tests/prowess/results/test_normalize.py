@@ -285,12 +285,27 @@ async def test_declared_data_is_written_by_its_type(value: Any, returns: Any, da
             "the return type is a pair of content and data, but the command returned a tuple",
         ),
         ((1, 2), tuple[Image, int], "the return type is a pair of content and data, but the content is a int"),
+        ((None, 2), tuple[Image, int], "the return type is a pair of content and data, but the content is a NoneType"),
         ((Image(PNG), "x"), tuple[Image, int], '- result: expected an integer, got "x"'),
     ],
 )
 async def test_data_that_breaks_its_declaration_is_refused(value: Any, returns: Any, said: str) -> None:
     """With the place and the expectation, as many as are useful."""
     assert said in await refused(value, returns)
+
+
+@pytest.mark.parametrize(
+    ("value", "returns"),
+    [
+        ((None, 2), tuple[Image | None, int]),
+        (([], 2), tuple[list[Image], int]),
+        (((), 2), tuple[tuple[Image, ...], int]),
+    ],
+)
+async def test_a_pair_may_lack_its_content(value: Any, returns: Any) -> None:
+    """If its type says so. It is shown like the data alone."""
+    payload = (await call(value, returns)).payload()
+    assert {"content": [{"type": "text", "text": "2"}], "isError": False, "structuredContent": {"result": 2}} == payload
 
 
 class RaisesInSerializer(BaseModel):

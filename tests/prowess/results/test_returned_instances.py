@@ -18,6 +18,7 @@ import typing_extensions
 from jsonschema import Draft202012Validator
 from pydantic import (
     AfterValidator,
+    AnyUrl,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -339,6 +340,8 @@ async def test_a_schema_of_the_author_is_not_believed(said: Any):
     outcome = await returned([decimal.Decimal("1.5")], list[Annotated[decimal.Decimal, said]])
     assert "output" == outcome.kind
     assert 'result[0]: expected number, got "1.5"' in outcome.text
+    outcome = await returned("x", Annotated[str, said])
+    assert ("output", True) == (outcome.kind, 'result: expected number, got "x"' in outcome.text)
     exact = PlainSerializer(float, return_type=float)
     assert [1.5] == await written([decimal.Decimal("1.5")], list[Annotated[decimal.Decimal, exact, said]])
 
@@ -477,6 +480,15 @@ class Measure(BaseModel):
     values: list[float]
 
 
+class Link(BaseModel):
+    to: AnyUrl
+
+
+@dataclasses.dataclass
+class Count:
+    n: RootModel[int]
+
+
 def changed(model: Any, **values: Any) -> Any:
     for name, value in values.items():
         object.__setattr__(model, name, value)
@@ -509,6 +521,12 @@ class Pair(NamedTuple):
         (Measure, Measure(values=[math.inf]), "values[0]: expected a finite number, got inf"),
         (Pair, Pair("x", Limited(n=1)), '[0]: expected integer, got "x"'),
         (Pair, Pair(1, Limited.model_construct(n=0)), "[1].n: expected at least 1, got 0"),
+        (
+            Count,
+            Count(RootModel[int | str](1)),
+            "n: expected RootModel[int], got RootModel[Union[int, str]](root=1) (a ",
+        ),
+        (Link, changed(Link(to=AnyUrl("a:b")), to="x"), "AnyUrl'>` but got `<class 'str'>` with value `'x'`\nReturn"),
     ],
 )
 async def test_what_is_written_has_to_meet_the_schema(annotation: Any, value: Any, problem: str):

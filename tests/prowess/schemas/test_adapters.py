@@ -801,6 +801,27 @@ def test_constraints_of_annotations_count():
         Adapter(positive).read_json("0")
 
 
+@pytest.mark.parametrize(
+    ("annotation", "limits"),
+    [
+        (Annotated[int | float, Field(ge=1, lt=2.5, description="x")], {"minimum": 1, "exclusiveMaximum": 2.5}),
+        (Annotated[int | str, Field(gt=1, multiple_of=2)], {"exclusiveMinimum": 1, "multipleOf": 2}),
+        (Annotated[Level, Field(le=1)], {"maximum": 1}),
+        (Annotated[int | float, Field(le=math.inf, multiple_of=0.1)], {}),
+        (Annotated[decimal.Decimal | int, Field(max_digits=3)], {}),
+        (Annotated[int, AfterValidator(lambda value: value * 2), Field(ge=3)], {}),
+        (Annotated[int | float, Field(ge=1), PlainSerializer(lambda value: -value, return_type=int)], {}),
+    ],
+)
+def test_the_limits_of_a_whole_union_are_published(annotation: Any, limits: Any):
+    """Under the names of JSON Schema, where pydantic writes `ge`; not if a function converts what they are about."""
+    for mode in ("validation", "serialization"):
+        schema = Adapter(annotation).schema(mode)
+        assert limits == {
+            name: schema[name] for name in schema.keys() - {"$defs", "$ref", "anyOf", "description", "type"}
+        }
+
+
 class Step(NamedTuple):
     at: float
     to: Annotated[float, Field(description="where it ends")] = 1.0

@@ -675,6 +675,10 @@ def test_a_key_is_no_message(refusal: Any):
 
     f.__annotations__["a"] = {"x": int}
     assert "has no JSON Schema: KeyError: 'type'" in refusal(f)
+    f.__annotations__["a"] = (int, str)
+    assert (
+        "parameter 'a' of test_compile.f has no JSON Schema: (<class 'int'>, <class 'str'>) is not a type" in refusal(f)
+    )
 
 
 @pytest.mark.parametrize("wrapped", [len, int, functools.partial(len)])

@@ -99,6 +99,8 @@ class Output:
     """An explicit schema for validation."""
     pair: bool = False
     """Whether it is declared as a pair of content and data."""
+    lacks_content: bool = False
+    """Whether the content of the pair may be `None`."""
 
     @property
     def declared(self) -> bool:
@@ -214,6 +216,8 @@ def _from_pair(value: Any, output: Output, writer: ValueWriter) -> Result:
         )
     content, checked = cast("tuple[Any, Any]", value)
     data = _from_data(output.check(checked, writer), writer, structured=True)
+    if (content is None and output.lacks_content) or (type(content) in (list, tuple) and not content):
+        return data
     blocks = [text_block(content)] if isinstance(content, str) else _as_blocks(content, writer.render)
     if blocks is None:
         raise OutputError(f"the return type is a pair of content and data, but the content is a {kind_name(content)}")

@@ -61,7 +61,10 @@ from prowess.schemas.unions import loosen_overlapping, require_tags
 
 __all__ = ["Adapter", "Misfit", "Unusable", "as_default", "record", "to_text"]
 
-_CHANGING: Final = ("_past", "_future", "path_exists", "path_not_directory", "path_not_file")
+_CHANGING: Final = (
+    *("_past", "_future", "parent_does_not_exist", "path_exists", "path_not_directory", "path_not_file"),
+    *("path_not_socket", "path_unusable"),
+)
 """Ends of error types that depend on the current time or the disk."""
 _DECLARING: Final = frozenset(
     {"dataclass", "dataclass-args", "default", "definitions", "model", "model-fields", "typed-dict"}
@@ -99,7 +102,8 @@ class Adapter:
             self._core = Rebuilder(lambda cls, name: _field_core(cls, name, known)).rebuild(core)
             self._validator = _validator(complete(self._core))
             self._serializer = SchemaSerializer(self._core, cast("Any", WIRE), _use_prebuilt=False)
-            self._scalar = None if "serialization" in self._core else _SCALARS.get(self._core["type"])
+            scalar = _SCALARS.get(self._core["type"])
+            self._scalar = None if scalar and ("serialization" in self._core or is_described(self._core)) else scalar
             """The type whose values are JSON already, such as `str`; else `None`."""
         except Exception as error:  # an author's own schema method may raise anything
             raise Unusable(_reason(error)) from error
@@ -506,15 +510,16 @@ def _copy(value: Any) -> Any:
 _UNEXPECTED: Final = "PydanticSerializationUnexpectedValue"
 _UNLIKE: Final = lazy_pattern(
     rf"{_UNEXPECTED}\(Expected `(?P<type>[^`]*)` - serialized value may not be as expected "
-    r"\[(?:field_name='(?P<field>[^']*)', )?input_value=(?P<value>.*), input_type=(?P<kind>[^\]]*)\]\)"
+    r"\[(?:field_name='(?P<field>[^']*)', )?input_value=(?P<value>.*), input_type=(?P<kind>.*)\]\)"
 )
+_OTHER: Final = lazy_pattern(rf"{_UNEXPECTED}\((?P<reason>.*?)(?: - serialized value may not be as expected\.)?\)$")
 _NO_CHOICE: Final = lazy_pattern(rf"{_UNEXPECTED}\(Input should be (?P<wanted>.*)\)")
 
 
 def _reworded(line: str) -> str:
     """A pydantic warning about one value, in the form of our other problems."""
     line = _NO_CHOICE.sub(r"result: expected \g<wanted>", line)
-    return _UNLIKE.sub(_unlike, line)
+    return _OTHER.sub(r"result: \g<reason>", _UNLIKE.sub(_unlike, line))
 
 
 def _unlike(match: re.Match[str]) -> str:

@@ -8,7 +8,9 @@ class is trusted: the validators of a class are for raw input, and have already 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
 from typing import Any, Final, cast
 
 from pydantic.functional_validators import PlainValidator
@@ -67,6 +69,21 @@ _ANYTHING: Final = frozenset({"any", "is-instance"})
 """Kinds of schemas that accept any content."""
 _WITH_KEYS: Final = frozenset({*_ANYTHING, *_CLASSES, "definition-ref", "dict"})
 """Kinds of schemas whose values may be written as objects."""
+_LIMITS: Final = {
+    "ge": "minimum",
+    "gt": "exclusiveMinimum",
+    "le": "maximum",
+    "lt": "exclusiveMaximum",
+    "multiple_of": "multipleOf",
+    "decimal_places": None,
+    "max_digits": None,
+}
+"""Limits that pydantic publishes under its own names, and the keywords of JSON Schema for them."""
+_CHECKING: Final = {
+    "function-after": ("pydantic._internal._validators.", "pydantic.types.PathType."),
+    "function-wrap": ("pydantic._internal._known_annotated_metadata.",),
+}
+"""How the names of functions begin that check values, by the kind of their schemas."""
 _OWN_TYPES: Final = ("builtins", "pydantic", "pydantic_core")
 """Modules whose functions do not belong to an author's class."""
 
@@ -124,6 +141,9 @@ class Rebuilder:
         elif kind == "tagged-union":
             sent = {form: rebuilt["choices"][tag] for form, tag in tags(rebuilt["choices"]).items()}
             rebuilt["choices"] = {**sent, **rebuilt["choices"]}
+        elif _is_check(rebuilt):
+            function = {**rebuilt["function"], "function": _refusing(rebuilt["function"]["function"])}
+            rebuilt = _with_published_limits({**rebuilt, "function": function})
         elif kind == "function-plain" and _repeats_itself(rebuilt):
             rebuilt["serialization"] = core_schema.plain_serializer_function_ser_schema(
                 lambda value: value, return_schema=rebuilt["serialization"]["return_schema"]
@@ -183,6 +203,55 @@ def _named(name: str, field: dict[str, Any]) -> dict[str, Any]:
     if not any(len(path) == 1 for path in paths):
         paths = [*paths, [name]]
     return {**field, "validation_alias": paths}
+
+
+def _is_check(schema: dict[str, Any]) -> bool:
+    """Whether a function of pydantic checks a path, or a limit of a type that has no such limit itself, such as a union."""
+    if schema["type"] not in _CHECKING or not _runs_function(schema):
+        return False
+    function: Any = schema["function"]["function"]
+    function = getattr(function, "func", function)
+    name = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '')}"
+    return name.startswith(_CHECKING[schema["type"]])
+
+
+def _refusing(check: Callable[..., Any]) -> Callable[..., Any]:
+    """A check that refuses a value where pydantic's raises other errors, like the broken validator of an author."""
+
+    @wraps(getattr(check, "func", check))
+    def refuse(value: Any, *more: Any) -> Any:
+        try:
+            return check(value, *more)
+        except TypeError as error:
+            raise PydanticCustomError("limit", "Input should be a value that the declared limit applies to") from error
+        except OSError as error:
+            raise PydanticCustomError(
+                "path_unusable", "Input should be a usable path ({reason})", {"reason": error.strerror}
+            ) from error
+
+    return refuse
+
+
+def _with_published_limits(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema whose limits have the names of JSON Schema. Pydantic writes `ge` for a limit of a whole union.
+
+    A limit of what a function of the author returns says nothing about what clients send or get.
+    """
+    facts = schema.get("metadata", {})
+    updates: dict[str, Any] = facts.get("pydantic_js_updates", {})
+    if updates.keys().isdisjoint(_LIMITS):
+        return schema
+    kept = {name: value for name, value in updates.items() if name not in _LIMITS}
+    converted = any("serialization" in part and not is_choice(part) for part in _parts(schema))
+    if not converted and not is_changed(schema["schema"]):
+        kept |= {_LIMITS[name]: value for name, value in updates.items() if _is_publishable(name, value)}
+    return {**schema, "metadata": {**facts, "pydantic_js_updates": kept}}
+
+
+def _is_publishable(name: str, limit: Any) -> bool:
+    """Whether a limit can stand in a schema: JSON has no dates and no infinity, and validators divide floats inexactly."""
+    exact = type(limit) is int or (type(limit) is float and math.isfinite(limit) and name != "multiple_of")
+    return exact and _LIMITS.get(name) is not None
 
 
 def _repeats_itself(schema: dict[str, Any]) -> bool:

@@ -46,6 +46,8 @@ def problem_lines(
 
     `allowed` are the names a caller may send, `injected` those that Prowess fills; `unread` is the number of further errors.
     """
+    # A default that is made of other fields fails because one of them is wrong.
+    errors = [error for error in errors if error["type"] != "default_factory_not_called"] or errors
     # Whole arguments first, so that a long array cannot push a missing argument off the list.
     read = _some_of_each(sorted(errors, key=lambda error: len(error["loc"]) > 1))
     try:
@@ -279,6 +281,7 @@ _PHRASES = {
         "a time without a timezone": "timezone_naive",
         "a time with a timezone": "timezone_aware",
         "a duration (ISO 8601, or a number of seconds)": "time_delta_type time_delta_parsing",
+        "a path": "path_type",
         "a URL": "url_type url_parsing url_syntax_violation",
         "a UUID": "uuid_type uuid_parsing",
         "a function": "callable_type",

@@ -501,6 +501,10 @@ class _Compiler:
             raise self._culprit(fields, error) from error
 
     def _record(self, fields: list[_Field], extra: Any = MISSING) -> Adapter:
+        for field in fields:
+            kind = cast("object", field.annotation)
+            if isinstance(kind, _ORDERED):
+                raise Unusable(f"{field.annotation!r} is not a type")
         typed = {
             field.name: field.annotation if field.required else typing_extensions.NotRequired[field.annotation]
             for field in fields

@@ -58,9 +58,10 @@ def compile_output(
                 f"{' or '.join(sorted(kinds))}: it allows {' or '.join(sorted(allowed))}. Change one of them"
             )
         return OutputShape(given, explicit=True, field=declared.output_field, content=content), Output(adapter, given)
-    pair = _is_pair(returns)
+    pair, lacks_content = _is_pair(returns), False
     if pair:
-        returns = get_args(returns)[1]
+        content, returns = get_args(returns)
+        lacks_content = type(None) in get_args(content)
     if _is_nothing(returns) or (not pair and is_content_type(returns)):
         return OutputShape(field=declared.output_field), Output()
     try:
@@ -83,7 +84,7 @@ def compile_output(
         text=declared.output_field is None and is_text_type(returns) and is_text(schema),
         content=beside,
     )
-    return shape, Output(adapter, pair=pair)
+    return shape, Output(adapter, pair=pair, lacks_content=lacks_content)
 
 
 def _check_output(declared: Declaration, signature: Signature, command: str) -> None:
