@@ -241,6 +241,8 @@ class LinkServer:
             return
         if self._given_up:
             self._given_up.discard(task)
+        if self._asking:
+            self._end_questions(number)
         if self._abandoned or self._reported_left:
             self._loop.call_soon(self._report_left)  # calls that were cancelled just now get to end first
 
@@ -459,7 +461,7 @@ class LinkServer:
         try:
             return await future
         except BaseException:
-            if self._calls.get(number) not in self._given_up:
+            if number in self._calls and self._calls[number] not in self._given_up:
                 head: UnaskedHead = {"keys": list(questions)}
                 self.link.send(Kind.UNASKED, number, to_json(head))
             raise
@@ -467,6 +469,12 @@ class LinkServer:
             del waiting[future]
             if not waiting:
                 self._asking.pop(number, None)
+
+    def _end_questions(self, number: int) -> None:
+        """End the waits of tasks and threads that a call has left behind: nobody answers their questions."""
+        for future in self._asking.get(number, ()):
+            if not future.done():
+                future.set_exception(AskError("the call ended before its question was answered; await the tasks that ask"))
 
     def _url_done(self, number: int, key: str) -> None:
         head: UrlDoneHead = {"key": encodable(key)}
