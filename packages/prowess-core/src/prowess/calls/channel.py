@@ -247,7 +247,7 @@ class Call:
     def go_into_background(self) -> bool:
         """Continue in the background; false if the caller has to wait. A second call has no effect."""
         leave = self.channel.background
-        if leave is None:
+        if leave is None or self.over:
             return False
         if not self._in_background:
             self._in_background = True

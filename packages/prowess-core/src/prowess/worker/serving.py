@@ -98,6 +98,7 @@ _OF_CHANNEL: Final = {
 }
 """The fields of a head that a `Channel` has too, with their names there."""
 _LISTENING: Final = frozenset({"asks", "asks_for", "background", "progress", "log"})
+_TOO_LATE: Final = "the call ended before its question was answered; await the tasks that ask"
 _MOST_HEADS: Final = 1024
 _AGAIN: Final = 0.3
 """Seconds after which a call that has swallowed its cancellation, or cleans up, is cancelled again. Soon after that it is stuck
@@ -242,7 +243,7 @@ class LinkServer:
         if self._given_up:
             self._given_up.discard(task)
         if self._asking:
-            self._end_questions(number)
+            self._give(number, {"error": _TOO_LATE})  # to tasks and threads that the call has left behind
         if self._abandoned or self._reported_left:
             self._loop.call_soon(self._report_left)  # calls that were cancelled just now get to end first
 
@@ -470,12 +471,6 @@ class LinkServer:
             if not waiting:
                 self._asking.pop(number, None)
 
-    def _end_questions(self, number: int) -> None:
-        """End the waits of tasks and threads that a call has left behind: nobody answers their questions."""
-        for future in self._asking.get(number, ()):
-            if not future.done():
-                future.set_exception(AskError("the call ended before its question was answered; await the tasks that ask"))
-
     def _url_done(self, number: int, key: str) -> None:
         head: UrlDoneHead = {"key": encodable(key)}
         self.link.send(Kind.URL_DONE, number, to_json(head))
@@ -486,13 +481,16 @@ class LinkServer:
         self.link.send(Kind.BACKGROUND, number)
 
     def _answered(self, frame: Frame) -> None:
-        """Pass answers to the task that asked for all of their keys, or an error to all tasks that wait."""
         head: AnswersHead
         try:
             head = _read(frame.head)
         except (RecursionError, ValueError) as error:
             head = {"error": f"the answer cannot be read: {error}"}
-        for future, questions in list(self._asking.get(frame.number, {}).items()):
+        self._give(frame.number, head)
+
+    def _give(self, number: int, head: AnswersHead) -> None:
+        """Pass answers to the task that asked for all of their keys, or an error to all tasks that wait."""
+        for future, questions in list(self._asking.get(number, {}).items()):
             if future.done():
                 continue
             if "answers" not in head:
