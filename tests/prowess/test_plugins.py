@@ -8,10 +8,12 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from patience import PATIENCE
 
 from prowess import Runtime
+from prowess.calls.channel import Channel
 
 HEAD = "from __future__ import annotations\nfrom prowess import hookimpl, skill_command\n"
 COMMAND = "@skill_command\ndef run() -> int:\n    return 1\n"
@@ -290,6 +292,45 @@ async def test_calls_are_observed_and_wrapped_in_the_order_of_names(tmp_path: Pa
         assert before == await value(runtime, "run.run")
         after = ["b after", "a after", "z after", "z ok", "a ok", "b ok"]
         assert [*before, *after] == (await value(runtime, "run.run"))[:12]
+
+
+async def test_a_wrapper_may_run_a_call_again(tmp_path: Path) -> None:
+    """One after the other or at once, each with its own time and its own objects. Progress only grows."""
+    write(
+        tmp_path,
+        again="""
+        import asyncio
+        from prowess import Context
+
+        class Thing: ...
+        events = []
+
+        def thing():
+            yield Thing()
+            events.append("closed")
+
+        @hookimpl
+        def prowess_injectables(provide): provide(Thing, thing, lifetime="call")
+
+        @hookimpl
+        async def prowess_wrap_call(call, proceed):
+            await proceed()
+            return (await asyncio.gather(proceed(), proceed()))[0]
+
+        @skill_command(concurrency=2, timeout=60)
+        def run(thing: Thing, ctx: Context) -> list:
+            ctx.progress(1)
+            return list(events)
+        """,
+    )
+    progress: list[float] = []
+    channel = Channel(progress=lambda done, *_: progress.append(done))
+    async with Runtime.open(tmp_path) as runtime:
+        with anyio.fail_after(PATIENCE):
+            outcome = await runtime.call("again.run", channel=channel)
+    assert ("ok", 1) == (outcome.kind, outcome.attempts)
+    assert "closed" in outcome.value
+    assert [1] == progress
 
 
 # One broken hook, one broken plugin

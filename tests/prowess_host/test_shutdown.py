@@ -313,8 +313,9 @@ async def test_nobody_outlives_a_host_that_ends_in_good_order(tmp_path: Path):
         await host.alone()
 
 
-async def test_a_call_that_was_cancelled_just_before_the_end_cleans_up(tmp_path: Path):
-    """The worker gets a moment for that."""
+@pytest.mark.parametrize("is_cancelled", [True, False])
+async def test_a_call_that_the_end_interrupts_cleans_up(tmp_path: Path, is_cancelled: bool):
+    """The worker gets a moment for that, whether the client or the end of its input has stopped the call."""
     cleaning = """
         from pathlib import Path
         from prowess import hookimpl
@@ -322,27 +323,36 @@ async def test_a_call_that_was_cancelled_just_before_the_end_cleans_up(tmp_path:
         here = Path(__file__).parent
 
         class Thing: ...
+        class Shared: ...
 
         def thing():
             yield Thing()
             (here / "closed").touch()
 
+        def shared():
+            yield Shared()
+            (here / "shared").touch()
+
         @hookimpl
         def prowess_injectables(provide):
             provide(Thing, thing, lifetime="call")
+            provide(Shared, shared)
 
         @skill_command
-        async def wait(thing: Thing) -> None:
+        async def wait(thing: Thing, shared: Shared) -> None:
             (here / "begun").touch()
             await asyncio.sleep(600)
     """
-    skills = make_project(tmp_path, t=cleaning) / "skills"
+    skills = make_project(tmp_path, "[host]\ndrain = 0.1\n", t=cleaning) / "skills"
     async with hosted(tmp_path, forked=True) as host:
         call = host.start_call("t_wait")
         await until((skills / "begun").exists)
-        host.cancel(call)
+        if is_cancelled:
+            host.cancel(call)
         assert 0 == await host.leave()
+        assert is_cancelled or "the host is shutting down" in str((await result(call))["content"])
     assert (skills / "closed").exists()
+    assert (skills / "shared").exists()
 
 
 async def test_a_host_with_wrong_settings_says_so_and_leaves(tmp_path: Path):

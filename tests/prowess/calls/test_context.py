@@ -189,6 +189,7 @@ async def test_log_messages_are_text_or_data(tmp_path: Path, is_async: bool):
     def body(ctx: Context) -> None:
         ctx.log("info", "hello")
         ctx.log("warning", {"path": Path("a"), "odd": object})
+        ctx.log("error", b"\xff")
 
     @skill_command
     async def on_loop(ctx: Context):
@@ -201,7 +202,8 @@ async def test_log_messages_are_text_or_data(tmp_path: Path, is_async: bool):
     channel = Channel(log=lambda *told: heard.append(told))
     async with Runtime.open(tmp_path) as runtime:
         assert (await call(runtime, on_loop if is_async else in_thread, channel=channel)).ok
-    assert [("info", "hello"), ("warning", {"path": "a", "odd": "<class 'object'>"})] == heard
+    odd = {"path": "a", "odd": "<class 'object'>"}
+    assert [("info", "hello"), ("warning", odd), ("error", r"b'\xff'")] == heard
 
 
 async def test_messages_may_be_awaited_and_need_not_be(tmp_path: Path):

@@ -301,7 +301,9 @@ async def test_waiting_for_a_slot_counts_as_time(tmp_path: Path):
         Runtime.open(tmp_path) as runtime,
         calling(runtime, (limited, {"wait": True}), (limited, {"wait": False})) as tasks,
     ):
-        assert "timeout" == (await tasks[1]).kind
+        outcome = await tasks[1]
+        assert "timeout" == outcome.kind
+        assert outcome.text.endswith(" timed out after 0.5 s; it waited for its turn and never began")
         gate.open.set()
 
 

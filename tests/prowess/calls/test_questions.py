@@ -337,4 +337,4 @@ def test_nobody_is_told_when_the_loop_is_closed(tmp_path: Path):
     thread = threading.Thread(target=speak)
     thread.start()
     thread.join(PATIENCE)
-    assert 2 == len(results)
+    assert [False] == results[:-1]

@@ -457,7 +457,7 @@ async def test_resources_close_in_reverse(tmp_path: Path):
 
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_opening_counts_as_time(tmp_path: Path, is_async: bool):
-    """A provider that hangs is answered at the deadline."""
+    """A provider that hangs is answered at the deadline, and named."""
     go_on = threading.Event()
 
     async def hanging_async() -> Db:
@@ -470,7 +470,8 @@ async def test_opening_counts_as_time(tmp_path: Path, is_async: bool):
 
     async with Runtime.open(tmp_path) as runtime:
         injectables(runtime).provide(Db, hanging_async if is_async else hanging, lifetime="call")
-        assert "timeout" == (await call(runtime, using(lambda db: None, is_async=True, timeout=0.5))).kind
+        outcome = await call(runtime, using(lambda db: None, is_async=True, timeout=0.5))
+    assert ("timeout", True) == (outcome.kind, outcome.text.endswith("; Db was still being provided"))
     go_on.set()
 
 

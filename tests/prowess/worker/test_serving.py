@@ -103,6 +103,24 @@ SKILL = """
         ctx.url_done("page")
         return f"{gone} {one.value} {two.value}"
 
+    left = []
+
+    async def ask_late(ctx):
+        try:
+            await ctx.ask("late", "Late?")
+        except Exception as error:
+            left.append(str(error))
+
+    @skill_command
+    async def leaving_behind(ctx: Context) -> None:
+        left.append(asyncio.create_task(ask_late(ctx)))
+        await asyncio.sleep(0)
+
+    @skill_command
+    async def left_behind() -> str:
+        await left[0]
+        return left[1]
+
     @skill_command
     async def tell(ctx: Context) -> None:
         ctx.progress(1, 2.5, "m")
@@ -468,6 +486,16 @@ async def test_a_question_waits_for_its_answer(host: Host):
     for _ in range(2):  # the second one finds nobody who asks
         host.link.send(Kind.ANSWERS, 1, json.dumps({"answers": answers}).encode())
     assert "True" == json.loads((await host.heard(Kind.RESULT, 1)).body)["content"][0]["text"]
+
+
+async def test_nobody_waits_for_an_answer_after_the_end_of_the_call(tmp_path: Path):
+    """The task that a call has left behind goes on with an error, and the host hears nothing of an ended call."""
+    async with linked(tmp_path) as host:
+        host.begin(1, "t.leaving_behind", asks=True)
+        await host.heard(Kind.RESULT, 1)
+        told = (await host.call(2, "t.left_behind"))[1]["content"][0]["text"]
+    assert "the call ended before its question was answered; await the tasks that ask" == told
+    assert [Kind.QUESTIONS] == [frame.kind for frame in host.frames if frame.number == 1]
 
 
 async def test_a_question_that_nobody_could_be_asked_is_a_failure(host: Host):

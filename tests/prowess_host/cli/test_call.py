@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,27 @@ def fails(how: Literal["crashes", "fails again", "is wrong"]) -> int:
         raise OSError("full")
     return how
 '''
+
+
+HELD = """
+import asyncio
+from prowess import hookimpl, skill_command
+
+class Thing: ...
+
+def thing():
+    yield Thing()
+    open("closed", "w").close()
+
+@hookimpl
+def prowess_injectables(provide):
+    provide(Thing, thing, lifetime="call")
+
+@skill_command
+async def held(thing: Thing) -> None:
+    print("it runs", flush=True)
+    await asyncio.sleep(600)
+"""
 
 
 @pytest.fixture
@@ -173,6 +195,19 @@ def test_call_that_is_interrupted_leaves_nothing_on_the_terminal(project: Path) 
         terminal.type("\x03")
         assert 130 == terminal.finish()
     assert_nothing_is_drawn(terminal)
+
+
+@pytest.mark.parametrize("words", ["call t.held", "call t.held -", "call t.held --in-process"])
+def test_sigterm_ends_a_call_in_good_order(tmp_path: Path, words: str) -> None:
+    """As Ctrl-C does: the call cleans up. So does a command that waits for its input."""
+    (tmp_path / "skills").mkdir()
+    (tmp_path / "skills/t.py").write_text(HELD)
+    reads = words.endswith("-")
+    with on_a_terminal(*words.split(), cwd=tmp_path) as terminal:
+        terminal.wait_for("waiting for the arguments" if reads else "it runs")
+        terminal.process.send_signal(signal.SIGTERM)
+        assert 143 == terminal.finish(), terminal.seen
+    assert reads != (tmp_path / "closed").exists()
 
 
 def test_logs_are_silent_unless_asked_for(project: Path, capfd: pytest.CaptureFixture[str]) -> None:

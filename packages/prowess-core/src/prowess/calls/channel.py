@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Final, Protocol, TypeAlias, cast
 
@@ -139,7 +139,7 @@ class Call:
     """Dropped log messages from threads."""
     _in_background: bool = False
     failed: str = ""
-    """The last attempt that failed, for the message of a timeout."""
+    """What the message of a timeout adds: the last attempt that failed, or what the call waited for."""
 
     def __init__(
         self, command: str, arguments: Arguments, channel: Channel | None = None, *, may_ask: bool = True
@@ -166,6 +166,12 @@ class Call:
         """The functions of the call that run in threads."""
         self._at_end: Callable[[], None] | None = None
         """Called when the last of them has ended, because nobody waits for them."""
+
+    def again(self) -> Call:
+        """The same call once more, for a plugin that repeats it. Only its progress goes on."""
+        again = Call(self.command, self.arguments, replace(self.channel, call_id=self.id), may_ask=self.may_ask)
+        again.uri, again.secrets, again._done = self.uri, self.secrets, self._done
+        return again
 
     @property
     def cancelled(self) -> bool:
@@ -247,7 +253,7 @@ class Call:
     def go_into_background(self) -> bool:
         """Continue in the background; false if the caller has to wait. A second call has no effect."""
         leave = self.channel.background
-        if leave is None:
+        if leave is None or self.over:
             return False
         if not self._in_background:
             self._in_background = True

@@ -126,8 +126,7 @@ class Context:
         """
         if level not in _LEVELS:
             raise ValueError(f"unknown log level {level!r}; use one of {', '.join(_LEVELS)}")
-        data = message if isinstance(message, str) else to_jsonable_python(message, fallback=repr)
-        self._call.log(level, self._call.shown_data(data))
+        self._call.log(level, self._call.shown_data(message if isinstance(message, str) else _as_data(message)))
         return SENT
 
     def debug(self, message: Any) -> Sent:
@@ -261,6 +260,14 @@ class Context:
                 raise AskError(f"{call.command} asked with the key {key!r}; a key must be a string")
             if key in call.asked:
                 raise AskError(f"{call.command} asked {key!r} twice in one call; give every question its own key")
+
+
+def _as_data(message: Any) -> Any:
+    """The message of a log as JSON data; its `repr` if that is impossible, because a log must not end a call."""
+    try:
+        return to_jsonable_python(message, fallback=repr)
+    except ValueError:  # also of pydantic, for other bytes than text, and for data that contains itself
+        return repr(message)
 
 
 def _is_finite(number: float) -> bool:

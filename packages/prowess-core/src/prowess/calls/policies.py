@@ -114,6 +114,7 @@ class _Slots:
             call.take_turn()
         except (asyncio.CancelledError, Withdrawn):
             self._leave(mine)
+            call.failed = "; it waited for its turn and never began"
             raise
 
     def give_back(self) -> None:

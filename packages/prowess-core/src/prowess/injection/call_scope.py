@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import re
 from collections.abc import Iterable
@@ -126,16 +127,20 @@ class CallScope:
 
     async def _make_all(self, recipes: list[tuple[str, Recipe]]) -> None:
         self._needs = dict(recipes)
-        injectables = self._injectables
-        # Singletons first: making them needs threads, and a call that waits for one must not hold another.
-        for each in {each for _, recipe in recipes for each in injectables.reached(recipe)}:
-            if each.is_contained:
-                await injectables.prepare(each)
-            elif each.lifetime == "singleton":
-                self._made[each] = (await injectables.singleton(each))[0]
-        for parameter, recipe in recipes:
-            value = self._call.provided[parameter] = await self._get(recipe)
-            self._keep_secret(value)
+        injectables, each = self._injectables, recipes[0][1]
+        try:
+            # Singletons first: making them needs threads, and a call that waits for one must not hold another.
+            for each in {each for _, recipe in recipes for each in injectables.reached(recipe)}:
+                if each.is_contained:
+                    await injectables.prepare(each)
+                elif each.lifetime == "singleton":
+                    self._made[each] = (await injectables.singleton(each))[0]
+            for parameter, each in recipes:
+                value = self._call.provided[parameter] = await self._get(each)
+                self._keep_secret(value)
+        except asyncio.CancelledError:
+            self._call.failed = f"; {shown(each.key)} was still being provided"
+            raise
 
     async def _part(self, key: Key) -> Any:
         found, value = self._injectables.given(key)

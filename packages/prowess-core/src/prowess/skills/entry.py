@@ -162,12 +162,16 @@ class Entry:
         """Run the call, wrapped by the plugins."""
         info = self._info(call)
         self._call_hook("prowess_call_started", call=info)
+        unused = [call]
 
         async def run() -> Outcome:
+            mine = unused.pop() if unused else call.again()
             try:
-                return self._outcome_of(await self._step(call), call)
+                return self._outcome_of(await self._step(mine), mine)
             except BaseException as error:  # noqa: BLE001 - a wrapper is shown outcomes, not exceptions
-                return self._failed(error, call)
+                return self._failed(error, mine)
+            finally:
+                mine.over = mine is not call  # `_call` ends that one
 
         proceed: Callable[[], Awaitable[Outcome]] = run
         for name, wrap in reversed(list(self._services.plugins.each("prowess_wrap_call"))):

@@ -98,6 +98,7 @@ _OF_CHANNEL: Final = {
 }
 """The fields of a head that a `Channel` has too, with their names there."""
 _LISTENING: Final = frozenset({"asks", "asks_for", "background", "progress", "log"})
+_TOO_LATE: Final = "the call ended before its question was answered; await the tasks that ask"
 _MOST_HEADS: Final = 1024
 _AGAIN: Final = 0.3
 """Seconds after which a call that has swallowed its cancellation, or cleans up, is cancelled again. Soon after that it is stuck
@@ -241,6 +242,8 @@ class LinkServer:
             return
         if self._given_up:
             self._given_up.discard(task)
+        if self._asking:
+            self._give(number, {"error": _TOO_LATE})  # to tasks and threads that the call has left behind
         if self._abandoned or self._reported_left:
             self._loop.call_soon(self._report_left)  # calls that were cancelled just now get to end first
 
@@ -459,7 +462,7 @@ class LinkServer:
         try:
             return await future
         except BaseException:
-            if self._calls.get(number) not in self._given_up:
+            if number in self._calls and self._calls[number] not in self._given_up:
                 head: UnaskedHead = {"keys": list(questions)}
                 self.link.send(Kind.UNASKED, number, to_json(head))
             raise
@@ -478,13 +481,16 @@ class LinkServer:
         self.link.send(Kind.BACKGROUND, number)
 
     def _answered(self, frame: Frame) -> None:
-        """Pass answers to the task that asked for all of their keys, or an error to all tasks that wait."""
         head: AnswersHead
         try:
             head = _read(frame.head)
         except (RecursionError, ValueError) as error:
             head = {"error": f"the answer cannot be read: {error}"}
-        for future, questions in list(self._asking.get(frame.number, {}).items()):
+        self._give(frame.number, head)
+
+    def _give(self, number: int, head: AnswersHead) -> None:
+        """Pass answers to the task that asked for all of their keys, or an error to all tasks that wait."""
+        for future, questions in list(self._asking.get(number, {}).items()):
             if future.done():
                 continue
             if "answers" not in head:

@@ -6,7 +6,7 @@ from typing import Final
 
 from prowess.errors import ProwessError
 
-__all__ = ["DONE", "FAILED", "INTERRUPTED", "UNREAD", "WRONG_USE", "NotLoaded"]
+__all__ = ["DONE", "FAILED", "INTERRUPTED", "TERMINATED", "UNREAD", "WRONG_USE", "NotLoaded"]
 
 DONE: Final = 0
 FAILED: Final = 1
@@ -15,6 +15,8 @@ WRONG_USE: Final = 2
 """The arguments, the settings or the folder are wrong: the same line fails again."""
 INTERRUPTED: Final = 130
 """Ctrl-C: 128 + SIGINT, as shells count."""
+TERMINATED: Final = 143
+"""128 + SIGTERM, as shells count."""
 UNREAD: Final = 141
 """The reader of the output has gone, as in `| head`: 128 + SIGPIPE, as shells count."""
 

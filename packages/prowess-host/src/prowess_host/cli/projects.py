@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncGenerator
+import signal
+import threading
+from collections.abc import AsyncGenerator, Generator
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 from prowess.contracts.catalog import Catalog
 from prowess.contracts.contract import Contract
@@ -16,7 +20,7 @@ from prowess.settings.files import is_configured
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
 from prowess_host.catalog.known import KnownCatalog
-from prowess_host.cli.exit_codes import NotLoaded
+from prowess_host.cli.exit_codes import TERMINATED, NotLoaded
 from prowess_host.cli.list_table import NEXT
 from prowess_host.cli.options import ProjectOptions
 from prowess_host.project import Project
@@ -53,11 +57,37 @@ async def opened(
         project = Project(_load(where, flags), flags, os.environ, InProcessWorker, client=client)
     else:
         project = Project(_load(where, flags), flags, os.environ, client=client)
+    with _sigterm_as_ctrl_c():
+        try:
+            yield project
+        finally:
+            await project.close()
+            await asyncio.sleep(0)
+
+
+@contextlib.contextmanager
+def _sigterm_as_ctrl_c() -> Generator[None]:
+    """End in good order at SIGTERM, too, so that calls clean up. By default, it ends this process at once."""
+    if not callable(signal.getsignal(signal.SIGINT)) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    terminated = False
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        nonlocal terminated
+        terminated = True
+        interrupt: Any = signal.getsignal(signal.SIGINT)  # another one while this thread reads from a terminal
+        interrupt(number, frame)
+
+    before = signal.signal(signal.SIGTERM, terminate)
     try:
-        yield project
+        yield
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        if terminated:
+            raise SystemExit(TERMINATED) from None
+        raise
     finally:
-        await project.close()
-        await asyncio.sleep(0)
+        signal.signal(signal.SIGTERM, before)
 
 
 def catalog_of(project: Project) -> Catalog:

@@ -44,6 +44,7 @@ NEVER: Final = float("inf")
 _STEP: Final = 1e-9
 """Progress has to increase, and that of the command begins afterwards."""
 NOT_SAID: Final = "the question cannot be sent to the client in this form"
+_UNBEGUN: Final = "It never began, so trying again is safe."
 _LOST: Final = b'{"prowess/kind":"worker_lost"}'
 """The facts of a lost call."""
 _LOST_SAFELY: Final = b'{"prowess/kind":"worker_lost","prowess/retry_after":0}'
@@ -216,9 +217,11 @@ def report_waiting(job: Job, message: str) -> None:
     _call(job, job.listener.progress, job.waited, None, message)
 
 
-def answer_timeout(job: Job) -> None:
+def answer_timeout(job: Job, *, may_have_begun: bool) -> None:
     """Answer that the call timed out."""
     text = f"{job.contract.id} timed out after {job.seconds:g} s"
+    if not may_have_begun:
+        text = f"{text}. {_UNBEGUN}"
     _call(job, job.listener.result, b'{"prowess/kind":"timeout"}', failed_body(text))
 
 
@@ -233,7 +236,7 @@ def lost_text(command: str, reason: str, *, may_repeat: bool, started: bool = Tr
     """The message for the caller of a lost command."""
     advice = "It may have taken effect before it was lost: check before trying again."
     if not started:
-        advice = "It never began, so trying again is safe."
+        advice = _UNBEGUN
     elif may_repeat:
         advice = "Trying again is safe."
     return f"{command} was lost: {reason}. {advice}"

@@ -446,11 +446,15 @@ class Pool:
     # Ending
 
     def dismiss_all(self) -> None:
-        """End all workers, because the host ends."""
+        """End all workers, because the host ends. Calls get a moment to end and to clean up, if they can notice it."""
         self.closing = True
         for worker in self.workers:
-            is_busy = worker.jobs or not worker.is_up  # cancelled calls get a moment, to end and to clean up
-            self.send(worker, Event.DISCARD if is_busy else Event.HOST_LEAVES)
+            if not worker.is_up or (worker.jobs and not any(map(_can_notice, worker.jobs.values()))):
+                self.send(worker, Event.DISCARD)
+                continue
+            for number in worker.jobs:
+                worker.process.send(Kind.CANCEL, number)
+            self.send(worker, Event.HOST_LEAVES)
 
     async def wait(self) -> None:
         """Wait until all workers have ended."""
@@ -514,6 +518,11 @@ class Pool:
         for worker in [*old, *self.stand_ins, *self.importers.values(), *([spare] if spare else [])]:
             self.send(worker, Event.RETIRE)
         self.fill()
+
+
+def _can_notice(job: Job) -> bool:
+    """Whether a call can notice its cancellation, or has objects to close: sync code without injected objects only runs on."""
+    return not job.contract.in_thread or bool(job.contract.injected)
 
 
 def _ignore_room() -> None:

@@ -271,14 +271,17 @@ class Supervisor:
         self._finish(job)
         answer_lost(job, reason, started=started)
 
-    def _give_up(self, job: Job, head: bytes = b"") -> None:
-        """Tell a worker to stop a job, or not to begin it, and check that it does."""
+    def _give_up(self, job: Job, head: bytes = b"") -> bool:
+        """Tell a worker to stop a job, or not to begin it, and check that it does. Returns whether it may have begun."""
         worker = self._running.get(job)
         has_begun = worker is not None and not worker.forbid(job)
         self._finish(job, may_run=worker is not None)
-        if worker is not None:
-            worker.process.send(Kind.CANCEL, job.number, head)
-            self._timeouts.watch_given_up(worker, job, partial(self.admission.free_slot, job), has_begun=has_begun)
+        if worker is None:
+            return False
+        worker.process.send(Kind.CANCEL, job.number, head)
+        self._timeouts.watch_given_up(worker, job, partial(self.admission.free_slot, job), has_begun=has_begun)
+        # A cached call may wait for the run of another one; without shared memory, nobody knows yet.
+        return has_begun or bool(job.contract.policies.cache_ttl) or not worker.process.shows_begun
 
     def _arrives(self, job: Job) -> bool:
         """Whether a part of the answer to a job has arrived."""
@@ -287,8 +290,7 @@ class Supervisor:
 
     def _overdue(self, job: Job) -> None:
         """Answer a job that is overdue, and check its worker."""
-        self._give_up(job, _LATE)
-        answer_timeout(job)
+        answer_timeout(job, may_have_begun=self._give_up(job, _LATE))
 
     # Frames of workers
 
