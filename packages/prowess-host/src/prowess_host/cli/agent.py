@@ -48,12 +48,12 @@ def command(where: ProjectOptions, *, join: str | None, labels: str | None, slot
     if labels is not None:
         given.append(f"agent.labels={[each.strip() for each in labels.split(',') if each.strip()]}")
     settings = settings_of(ProjectOptions(where.project, (*where.set, *given)))
-    if not settings.own.cluster.url:
-        raise ProwessError("the agent needs the address of an engine: add --join nats://HOST:4222, or set cluster.url")
     if locked and not settings.own.agent.keys:
         raise ProwessError("--locked needs the public keys that may approve code: set agent.keys")
     if locked:
         _check_keys(settings.own.agent.keys)
+    if not settings.own.cluster.url:
+        raise ProwessError("the agent needs the address of an engine: add --join nats://HOST:4222, or set cluster.url")
     sys.stderr = complaints()  # a reader that has stopped must not stop the agent
     log_to_stderr()
     _serve(settings, locked=locked)
