@@ -3,7 +3,7 @@
 #
 # The first part alone has to reach every branch of packages/prowess-core, with the processes that it starts: tests/prowess,
 # but for the property tests, which try what others reach as well (`conftest.py` marks what is measured). The other part has to
-# run most statements of packages/prowess-host. Its tests mostly wait for processes, hence three times as many of them at a
+# run most statements of packages/prowess-host. Its tests mostly wait for processes, hence four times as many of them at a
 # time as there are cores, and the first part beside them. `tests/statements.py` measures both.
 set -eu
 cd "$(dirname "$0")/.."
@@ -32,7 +32,7 @@ echo "test: running tests/prowess, and measuring what it runs of packages/prowes
 } &
 echo "test: running all other tests beside it; what the first part has to say in full is shown at the end"
 # shellcheck disable=SC2086 # they are folders and files
-STATEMENTS="$PWD/.statements/host" "$python" -m pytest -n "${TEST_PROCESSES:-$((3 * cores))}" -m "not measured" $others $properties "$@" || status=$?
+STATEMENTS="$PWD/.statements/host" "$python" -m pytest -n "${TEST_PROCESSES:-$((4 * cores))}" -m "not measured" $others $properties "$@" || status=$?
 wait "$!" || status=$?
 cat "$told"
 "$python" tests/statements.py report host || status=$?
