@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import sqlite3
 import sys
@@ -193,9 +194,9 @@ def of_arrow(name: str) -> Any:
 
 
 def a_row(query: str) -> sqlite3.Row:
-    connection = sqlite3.connect(":memory:")
-    connection.row_factory = sqlite3.Row
-    return connection.execute(query).fetchone()
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:  # Python 3.13 warns of open ones
+        connection.row_factory = sqlite3.Row
+        return connection.execute(query).fetchone()
 
 
 async def test_objects_are_their_fields(tmp_path: Path):
