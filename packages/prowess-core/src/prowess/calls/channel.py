@@ -138,7 +138,7 @@ class Call:
     _lost_logs: int = 0
     """Dropped log messages from threads."""
     _in_background: bool = False
-    failed: str = ""
+    why_late: str = ""
     """What the message of a timeout adds: the last attempt that failed, or what the call waited for."""
 
     def __init__(

@@ -114,7 +114,7 @@ class _Slots:
             call.take_turn()
         except (asyncio.CancelledError, Withdrawn):
             self._leave(mine)
-            call.failed = "; it waited for its turn and never began"
+            call.why_late = "; it waited for its turn and never began"
             raise
 
     def give_back(self) -> None:
@@ -290,7 +290,7 @@ class _Flight:
             result = await asyncio.shield(self.task)
         finally:
             self.aboard = [other for other in self.aboard if other is not call]
-            call.attempts, call.failed, call.secrets = self.call.attempts, self.call.failed, self.call.secrets
+            call.attempts, call.why_late, call.secrets = self.call.attempts, self.call.why_late, self.call.secrets
             if self.aboard:
                 self.call.time = self.aboard[-1].time
             elif not self.task.done():

@@ -139,7 +139,7 @@ class CallScope:
                 value = self._call.provided[parameter] = await self._get(each)
                 self._keep_secret(value)
         except asyncio.CancelledError:
-            self._call.failed = f"; {shown(each.key)} was still being provided"
+            self._call.why_late = f"; {shown(each.key)} was still being provided"
             raise
 
     async def _part(self, key: Key) -> Any:

@@ -212,7 +212,7 @@ class Entry:
         return call.channel.uri or parse_template(self.contract.uri).expand(call.arguments.named)
 
     def _report_retry(self, call: Call, attempt: int, error: BaseException) -> None:
-        call.failed = f"; attempt {attempt} failed: {named_error(error)}{_inside(error)}"
+        call.why_late = f"; attempt {attempt} failed: {named_error(error)}{_inside(error)}"
         if self._services.plugins.watch_calls:
             self._call_hook("prowess_call_retried", call=self._info(call), attempt=attempt, error=error)
 
@@ -240,7 +240,7 @@ class Entry:
                 _log.warning(
                     "%s raised an exception after its time was up (call %s)\n%s", self.contract.id, call.id, trace
                 )
-            return "timeout", f"{self.contract.id} {error}{call.failed}", {}
+            return "timeout", f"{self.contract.id} {error}{call.why_late}", {}
         if isinstance(error, OutputError):
             _log.error("%s (call %s): %s", self.contract.id, call.id, call.shown(str(error)))
             return "output", f"{self.contract.id}: {error}", {}

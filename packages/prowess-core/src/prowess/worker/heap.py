@@ -17,8 +17,8 @@ __all__ = ["GARBAGE", "LARGE", "give_back_soon", "share_one_heap"]
 
 GARBAGE: Final = (5_000, 5, 5)
 """The thresholds of the garbage collector in a host. The objects of a request are freed by reference counting, so collections
-are rare, and those of old objects even more so. With Python's factors of 10, what ended workers and old catalogs leave behind
-would stay for hours.
+are rare, and those of old objects even more so: with factors of 10 there was none within five minutes of chaos, so what ended
+workers and old catalogs leave behind stayed.
 """
 LARGE: Final = 128 * 1024
 """Bytes of a large message, which glibc maps before it raises its threshold."""

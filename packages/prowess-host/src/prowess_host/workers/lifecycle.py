@@ -72,7 +72,7 @@ class Event(Enum):
     DISCARD = auto()
     """It is no longer needed, and its results do not matter."""
     HOST_LEAVES = auto()
-    """The host ends, and the worker has no calls."""
+    """The host ends, and the worker has no calls, or only cancelled ones that get a moment to clean up."""
 
     EXITED = auto()
     """Its process has ended."""
